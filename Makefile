@@ -1,0 +1,54 @@
+# Everything runs in .venv, which is made at the first call and again whenever the dependencies change.
+# make demo PYTHON=python3.12   another interpreter, 3.11 or newer
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Installed first, in a command of its own, so that nothing else decides which torch it is.
+TORCH := torch==2.13.0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format test-engines clean
+
+help:
+	@echo 'make demo          set up and show mixed structured requests on a small real model'
+	@echo 'make test          set up, then lint, types, import rules and tests'
+	@echo 'make test-engines  the tests that drive a real vLLM (set up outside the checkout: 3.4 GB)'
+	@echo 'make lint          ruff, mypy and the import rules alone'
+	@echo 'make format        let ruff format and fix what it can'
+	@echo 'make clean         remove .venv and what the tools leave behind'
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml requirements/no-deps.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("structout needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(TORCH)
+	$(BIN)/python -m pip install -e '.[all,dev]'
+	$(BIN)/python -m pip install --no-deps -r requirements/no-deps.txt
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/structout demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test-engines: $(STAMP)
+	STRUCTOUT_VLLM_PYTHON="$$(.ci/vllm-env.sh '$(PYTHON)')" && export STRUCTOUT_VLLM_PYTHON && \
+	$(BIN)/python -m pytest -m engines
+
+clean:
+	rm -rf $(VENV) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find structout engine_adapter plugins tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
