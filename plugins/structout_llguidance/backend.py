@@ -1,0 +1,157 @@
+"""The backend: from a spec to a compiled grammar, and many rows at once."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import attrs
+import llguidance
+
+from structout.backend import Bitmask, Finding, Status
+from structout.errors import ErrorKind, GrammarError
+from structout.result import Err, Ok, Result
+from structout.schema import Rule
+from structout.spec import Choice, GrammarSpec, JsonObject, JsonSchema, Lark, Regex, StructuralTag
+from structout.vocabulary import Vocabulary
+from structout_llguidance.errors import WHAT, compile_error
+from structout_llguidance.examination import Examination, examine, find
+from structout_llguidance.lark import choice_grammar, permitted_tokens, regex_grammar, tag_grammar
+from structout_llguidance.matcher import LlguidanceGrammar, LlguidanceMatcher, address, build, is_exhausted
+from structout_llguidance.refusals import refusal
+from structout_llguidance.rules import ALWAYS_FOUND
+from structout_llguidance.schemas import prepared
+from structout_llguidance.tags import Tag, read_tags
+from structout_llguidance.tokenizer import native_tokenizer
+
+_NO_FORCING: Final = {"name": "options", "lark_grammar": '%llguidance {"no_forcing": true}\nstart: ""'}
+"""A grammar that nothing uses, for an option that holds for all: where the text is certain, a mask has every token that
+fits, and not only the one that llguidance's own tokenizer would choose. There is none here."""
+
+
+@attrs.frozen(eq=False)
+class LlguidanceBackend:
+    """llguidance for one vocabulary."""
+
+    _vocabulary: Vocabulary
+    _tokenizer: llguidance.LLTokenizer
+    _executor: llguidance.LLExecutor
+
+    @classmethod
+    def create(cls, vocabulary: Vocabulary) -> "LlguidanceBackend":
+        return cls(vocabulary, native_tokenizer(vocabulary), llguidance.LLExecutor())
+
+    def compile(self, spec: GrammarSpec) -> Result[LlguidanceGrammar, GrammarError]:
+        """Compiles a spec, and computes its first masks: llguidance finds out late that a limit is reached."""
+        match spec:
+            case JsonSchema():
+                return examine(spec).and_then(lambda examination: self._compile_schema(spec, examination))
+            case JsonObject(serialization=serialization):
+                return self.compile(JsonSchema('{"type": "object"}', serialization=serialization))
+            case StructuralTag():
+                return read_tags(spec).and_then(lambda tags: self._compile_tags(spec, tags))
+            case _ if error := refusal(spec):
+                return Err(error)
+            case Regex(pattern=pattern):
+                return self._compile_text(spec, regex_grammar(pattern))
+            case Choice(options=options):
+                return self._compile_text(spec, choice_grammar(options))
+            case Lark(text=text):
+                return self._compile_text(spec, text)
+        raise ValueError(f"{spec.kind} is not among the kinds of this backend")
+
+    def _compile_schema(self, spec: JsonSchema, examination: Examination) -> Result[LlguidanceGrammar, GrammarError]:
+        source = _source({"json_schema": prepared(spec, examination)})
+        return self._native(spec, source).map(
+            lambda native: LlguidanceGrammar(
+                self._tokenizer,
+                source,
+                native,
+                unenforced=_unenforced(native, examination),
+                narrowed=examination.narrowed,
+            )
+        )
+
+    def _compile_tags(self, spec: StructuralTag, tags: Sequence[Tag]) -> Result[LlguidanceGrammar, GrammarError]:
+        source = _source({"lark_grammar": tag_grammar(tags)})
+        return self._native(spec, source).map(
+            lambda native: LlguidanceGrammar(
+                self._tokenizer,
+                source,
+                native,
+                unenforced=_all(tag.placed(_unenforced(native, tag.examination)) for tag in tags),
+                narrowed=_all(tag.placed(tag.examination.narrowed) for tag in tags),
+            )
+        )
+
+    def _compile_text(self, spec: GrammarSpec, lark: str) -> Result[LlguidanceGrammar, GrammarError]:
+        source = _source({"lark_grammar": lark})
+        permitted = permitted_tokens(lark, self._vocabulary) if isinstance(spec, Lark) else None
+        return self._native(spec, source).map(
+            lambda native: LlguidanceGrammar(self._tokenizer, source, native, permitted=permitted)
+        )
+
+    def _native(self, spec: GrammarSpec, source: str) -> Result[llguidance.LLMatcher, GrammarError]:
+        """A matcher before its first token, if the masks of the text's beginning can be computed."""
+        native = build(self._tokenizer, source)
+        if native.is_error():
+            return Err(compile_error(spec, native.get_error()))
+        ahead = native.deep_copy()
+        may_be_empty = ahead.is_accepting()
+        ahead.compute_bitmask()
+        if ahead.is_error() and is_exhausted(ahead) and not may_be_empty:
+            return Err(_nothing_fits(spec))
+        if not ahead.is_error():
+            self._go_ahead(ahead)
+        if ahead.is_error() and not is_exhausted(ahead):
+            return Err(compile_error(spec, ahead.get_error()))
+        return Ok(native)
+
+    def _go_ahead(self, native: llguidance.LLMatcher) -> None:
+        """To the first place where there is a choice, and there computes the mask."""
+        certain = native.compute_ff_bytes().decode(errors="ignore")
+        native.try_consume_tokens(self._tokenizer.greedy_tokenize(certain))
+        native.compute_bitmask()
+
+    def fill_batch(
+        self, matchers: Sequence[LlguidanceMatcher], bitmask: Bitmask, rows: Sequence[int]
+    ) -> Sequence[Status]:
+        """Fills rows on llguidance's threads; see `structout.backend.SupportsBatchFill`."""
+        live = [(matcher.live(), row) for matcher, row in zip(matchers, rows, strict=True) if not matcher.is_terminated]
+        if live:
+            height, width = bitmask.shape
+            self._executor.unsafe_compute_mask_ptr(live, address(bitmask), width * bitmask.itemsize, height)
+        return [
+            Status.TERMINATED if matcher.is_terminated else matcher.finish(bitmask[row])
+            for matcher, row in zip(matchers, rows, strict=True)
+        ]
+
+
+def _source(grammar: Mapping[str, Any]) -> str:
+    return json.dumps({"grammars": [grammar, _NO_FORCING]})
+
+
+def _all(findings: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
+    return tuple(chain.from_iterable(findings))
+
+
+def _nothing_fits(spec: GrammarSpec) -> GrammarError:
+    message = f"No token of this model can begin a text of this {WHAT[type(spec)]}."
+    return GrammarError(kind=ErrorKind.UNSATISFIABLE, message=message)
+
+
+def _unenforced(native: llguidance.LLMatcher, examination: Examination) -> tuple[Finding, ...]:
+    """What the rules found, and what llguidance warns of besides. It only warns under BEST_EFFORT, else it fails."""
+    words = {word for warning in native.get_grammar_warnings() for word in _words_of(warning)} - ALWAYS_FOUND
+    warned = find(examination.nodes, [Rule(word, "is not fully enforced") for word in sorted(words)])
+    return (*examination.unenforced, *_all(warned.values()))
+
+
+def _words_of(warning: str) -> Sequence[str]:
+    """The keywords that one of llguidance's warnings is about."""
+    if warning.startswith("oneOf"):
+        return ["oneOf"]
+    if warning.startswith("min/maxProperties"):
+        return ["maxProperties", "minProperties"]
+    return re.findall(r'"([^"]+)"', warning)

@@ -1,0 +1,259 @@
+"""A compiled grammar and its matchers.
+
+llguidance copies a matcher in a few microseconds because the copies share one lexer, whose states are then found once
+for all sequences. The price: a lexer that hits a limit is broken for good, for everyone. So a broken lexer is replaced
+by a new one, on which each sequence repeats the tokens that it has consumed, and only a sequence that breaks the new
+one too has failed.
+"""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import llguidance
+import numpy as np
+
+from structout.backend import Bitmask, BitmaskRow, Finding, Status
+
+LIMITS: Final = llguidance.LLParserLimits(verbose_errors=False)
+
+_EXHAUSTED: Final = "NoExtension"
+_LEXER_ERROR: Final = "lexer error"
+
+
+class LimitReached(RuntimeError):
+    """llguidance gave up on a sequence: the text so far leads to a state over one of its limits."""
+
+
+def build(tokenizer: llguidance.LLTokenizer, source: str) -> llguidance.LLMatcher:
+    """A native matcher with a lexer of its own; it may be in an error state."""
+    return llguidance.LLMatcher(tokenizer, source, log_level=0, limits=LIMITS)
+
+
+def address(array: Bitmask) -> int:
+    """Where a writable C-contiguous array begins; a third of the time of ``array.ctypes.data``."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+
+
+def is_exhausted(native: llguidance.LLMatcher) -> bool:
+    """Whether a matcher in an error state only has no token that could follow."""
+    return native.get_error().startswith(_EXHAUSTED)
+
+
+class Lexer:
+    """What the matchers of a grammar share, and the matcher before its first token that they are copied from.
+
+    It is used by one thread at a time, as llguidance itself sees to; so whoever holds it knows whether it is broken.
+
+    Attributes:
+        native: never advanced.
+        is_broken: whether it hit a limit, after which it allows nothing any more.
+    """
+
+    __slots__ = ("_lock", "is_broken", "native")
+
+    def __init__(self, native: llguidance.LLMatcher) -> None:
+        self.native = native
+        self.is_broken = False
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> "Lexer":
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class LlguidanceGrammar:
+    """A grammar for one tokenizer.
+
+    Args:
+        tokenizer: see `structout_llguidance.tokenizer`.
+        source: the grammar as llguidance reads it.
+        native: a matcher of it, before its first token.
+        permitted: row of the tokens that the grammar may use; None if it can only use text.
+        unenforced, narrowed: see `structout.backend.CompiledGrammar`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: llguidance.LLTokenizer,
+        source: str,
+        native: llguidance.LLMatcher,
+        *,
+        permitted: BitmaskRow | None = None,
+        unenforced: tuple[Finding, ...] = (),
+        narrowed: tuple[Finding, ...] = (),
+    ) -> None:
+        self.permitted = permitted
+        self.unenforced = unenforced
+        self.narrowed = narrowed
+        self.row_bytes = -(-tokenizer.vocab_size // 32) * 4
+        self._tokenizer = tokenizer
+        self._source = source
+        self._lexer = Lexer(native)
+        self._lock = threading.Lock()
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> "LlguidanceMatcher":
+        """A copy of the matcher that was made at compile time. Rollback is unlimited."""
+        return LlguidanceMatcher(self, frozenset(stop_token_ids))
+
+    def lexer(self) -> Lexer:
+        """The lexer that matchers share; a new one if the last one broke."""
+        with self._lock:
+            if self._lexer.is_broken:
+                self._lexer = Lexer(build(self._tokenizer, self._source))
+            return self._lexer
+
+    def permits(self, token: int) -> bool:
+        return self.permitted is None or bool(int(self.permitted[token >> 5]) >> (token & 31) & 1)
+
+
+def _stop_bits(stop_ids: frozenset[int]) -> tuple[tuple[int, int], ...]:
+    """The word and the bit, as an int32, of each stop token."""
+    return tuple((token >> 5, 1 << bit if (bit := token & 31) < 31 else -(1 << 31)) for token in stop_ids)
+
+
+class LlguidanceMatcher:
+    """The state of one sequence. Stop tokens never reach llguidance: where they end the text is decided here.
+
+    Attributes:
+        lexer: the one that ``native`` uses.
+        native: None of its methods may be called without holding the lexer.
+    """
+
+    __slots__ = ("_grammar", "_stop_bits", "_stop_ids", "_terminated", "_tokens", "lexer", "native")
+
+    def __init__(self, grammar: LlguidanceGrammar, stop_ids: frozenset[int]) -> None:
+        self._grammar = grammar
+        self._stop_ids = stop_ids
+        self._stop_bits = _stop_bits(stop_ids)
+        self._tokens: list[int] = []
+        self._terminated = False
+        self.lexer = grammar.lexer()
+        self.native = self.lexer.native.deep_copy()
+
+    @property
+    def is_terminated(self) -> bool:
+        return self._terminated
+
+    @property
+    def is_accepting(self) -> bool:
+        with self._working():
+            return self.native.is_accepting()
+
+    def _working(self) -> AbstractContextManager[Lexer]:
+        """The lexer to be held. If it is broken, the sequence first goes on with a new one."""
+        while self.lexer.is_broken:
+            self.lexer = self._grammar.lexer()
+            with self.lexer:
+                if not self.lexer.is_broken:
+                    self._repeat()
+        return self.lexer
+
+    def _repeat(self) -> None:
+        """A new native matcher in the same state. The lexer is held."""
+        self.native = self.lexer.native.deep_copy()
+        if self.native.try_consume_tokens(self._tokens) < len(self._tokens):
+            self._give_up()
+
+    def _give_up(self) -> NoReturn:
+        """The lexer is held."""
+        reason = self.native.get_error().partition("\n")[0]
+        raise LimitReached(f"after {len(self._tokens)} tokens: {reason or 'tokens that were accepted are refused'}")
+
+    def fill(self, row: BitmaskRow) -> Status:
+        """Raises `LimitReached`."""
+        if self._terminated:
+            return Status.TERMINATED
+        self._compute(row)
+        return self.finish(row)
+    def live(self) -> llguidance.LLMatcher:
+        """The native matcher, on a lexer that works."""
+        if self._lexer.is_broken:
+            self._restart()
+        return self.native
+
+    def finish(self, row: BitmaskRow) -> Status:
+        """Makes the row of a mask out of what llguidance has written."""
+        if self.native.is_error():
+            self._recover(row)
+        if self._grammar.permitted is not None:
+            np.bitwise_and(row, self._grammar.permitted, out=row)
+        if self.native.is_accepting():
+            for word, bit in self._stop_bits:
+                row[word] |= bit
+        else:
+            for word, bit in self._stop_bits:
+                row[word] &= ~bit
+        return Status.OK
+
+    def _recover(self, row: BitmaskRow) -> None:
+        """Fills the row after a failure, which llguidance never gets over by itself."""
+        if is_exhausted(self.native):
+            self._restart()
+            row.fill(0)
+            return
+        if _LEXER_ERROR not in self.native.get_error():
+            self._fail()
+        self._lexer.is_broken = True
+        self._restart()
+        self.native.unsafe_compute_mask_ptr(address(row), self._grammar.row_bytes)
+        if self.native.is_error():
+            self._lexer.is_broken = True
+            self._fail()
+
+    def _restart(self) -> None:
+        """A new native matcher in the same state."""
+        self._lexer = self._grammar.lexer()
+        self.native = self._lexer.native.deep_copy()
+        if self.native.try_consume_tokens(self._tokens) < len(self._tokens):
+            self._lexer.is_broken = True
+            self._fail()
+
+    def _fail(self) -> None:
+        reason = self.native.get_error().partition("\n")[0]
+        raise LimitReached(
+            f"after {len(self._tokens)} tokens: {reason or 'tokens were refused that had been accepted'}"
+        )
+
+    def accept(self, token: int) -> Status:
+        """Raises `LimitReached`."""
+        if self._terminated:
+            return Status.TERMINATED
+        native = self.live()
+        if token in self._stop_ids:
+            self._terminated = native.is_accepting()
+            return Status.OK if self._terminated else Status.REJECTED
+        if not self._grammar.permits(token):
+            return Status.REJECTED
+        if native.try_consume_tokens([token]):
+            self._tokens.append(token)
+            return Status.OK
+        if native.is_error():
+            self._fail()
+        return Status.REJECTED
+
+    def rollback(self, tokens: int) -> Status:
+        if tokens and self._terminated:
+            self._terminated = False
+            tokens -= 1
+        if tokens:
+            del self._tokens[-tokens:]
+            if self._lexer.is_broken or not self.native.rollback(tokens):
+                self._restart()
+        return Status.OK
+
+    def fork(self) -> "LlguidanceMatcher":
+        copy = LlguidanceMatcher.__new__(LlguidanceMatcher)
+        copy._grammar = self._grammar
+        copy._stop_ids = self._stop_ids
+        copy._stop_bits = self._stop_bits
+        copy._tokens = self._tokens.copy()
+        copy._terminated = self._terminated
+        copy.native = self.live().deep_copy()
+        copy._lexer = self._lexer
+        return copy
