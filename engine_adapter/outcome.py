@@ -1,0 +1,98 @@
+"""What an engine says of a request: some `Delta`, then exactly one `Finished`, `Failed` or `Aborted`."""
+
+import enum
+from typing import TypeAlias
+
+import attrs
+
+from structout.errors import ErrorKind, GrammarError, describe_exception
+
+
+class FinishReason(enum.StrEnum):
+    """Why a request finished. STOP: a stop token, its grammar complete. LENGTH: no room for more tokens."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@attrs.frozen(kw_only=True)
+class TokenLogprob:
+    """Log-probabilities at one generated token.
+
+    Attributes:
+        token_id: the token that was sampled.
+        logprob: its natural log-probability.
+        top: the most likely tokens and theirs, most likely first; empty unless asked for.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """Counts of tokens: the prompt's, and those generated, the stop token included."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@attrs.frozen(kw_only=True)
+class Delta:
+    """What was added since the last event. ``text`` may be empty while a UTF-8 character is incomplete."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Finished:
+    """The request is done. ``text`` and ``token_ids`` are all of it, without the stop token."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    reason: FinishReason
+    usage: Usage
+    stop_token_id: int | None = None
+
+
+@attrs.frozen
+class Failed:
+    """The request ended for a cause. Tokens that were delivered before stay valid."""
+
+    error: GrammarError
+
+
+@attrs.frozen
+class Aborted:
+    """Whoever asked did not want it any more."""
+
+
+Terminal: TypeAlias = Finished | Failed | Aborted
+Outcome: TypeAlias = Delta | Terminal
+
+
+def checked(finished: Finished, *, complete: bool, constrained: bool) -> Finished | Failed:
+    """The terminal check: a success has a payload, and its grammar was complete or it ran out of room.
+
+    Args:
+        finished: how the engine would end the request.
+        complete: whether the grammar accepts what was generated; True without a grammar.
+        constrained: whether there is a grammar. One that accepts the empty text makes no text a payload.
+    """
+    if finished.reason is FinishReason.LENGTH or (finished.token_ids and complete) or (constrained and complete):
+        return finished
+    hint = "the model ended its turn too early; send it again, or change the prompt"
+    if not finished.token_ids:
+        message = "[UNUSABLE_BACKEND_RESPONSE] empty response payload"
+    else:
+        message = "[UNUSABLE_BACKEND_RESPONSE] the text ended before its grammar was complete"
+    return Failed(GrammarError(kind=ErrorKind.UNUSABLE_RESPONSE, message=message, hint=hint))
+
+
+def internal_error(exc: BaseException) -> GrammarError:
+    """The error of a request that met a bug: the exception's text is for the operator's log, not for the client."""
+    message = "the engine failed on this request; the operator's log says how"
+    return GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc))

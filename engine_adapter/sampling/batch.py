@@ -1,0 +1,173 @@
+"""The parameters and random numbers of the requests that are running, as arrays.
+
+A request joins once and gets a slot; each step gathers the rows it samples, in any order, with one draw each.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from engine_adapter.sampling.params import SamplingParams
+
+_SETTINGS: Final = np.dtype(
+    [
+        ("temperature", np.float32),
+        ("top_k", np.int64),
+        ("top_p", np.float64),
+        ("min_p", np.float64),
+        ("logprobs", np.int64),
+    ]
+)
+_CHUNK: Final = 64  # draws made at once: making a generator costs as much as a hundred draws
+_DRAWS_PER_COUNT: Final = 4  # Philox4x64 gives four 64-bit words for each value of its counter
+
+
+def request_uniform(seed: int, position: int) -> float:
+    """The number in [0, 1) that decides token ``position`` (from 0) of a request: 53 bits, from (seed, position) alone.
+
+    It is draw ``position`` of ``numpy.random.Generator(numpy.random.Philox(key=seed mod 2**64)).random()``, found
+    by counter without drawing those before. Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    """
+    return float(_uniform_chunk(seed, position // _CHUNK)[position % _CHUNK])
+
+
+def _uniform_chunk(seed: int, chunk: int) -> npt.NDArray[np.float64]:
+    counter = chunk * (_CHUNK // _DRAWS_PER_COUNT)
+    return np.random.Generator(np.random.Philox(key=seed % 2**64, counter=counter)).random(_CHUNK)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class SamplingRows:
+    """What the sampler needs to know of each logits row of one step. Arrays on the host, a value for each row.
+
+    Attributes:
+        temperature: float32 [n]; 0 is greedy.
+        top_k: int64 [n]; 0 is off.
+        top_p: float64 [n]; 1 is off.
+        min_p: float64 [n]; 0 is off.
+        logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
+        uniforms: float64 [n] in [0, 1); greedy rows do not read theirs.
+    """
+
+    temperature: npt.NDArray[np.float32]
+    top_k: npt.NDArray[np.int64]
+    top_p: npt.NDArray[np.float64]
+    min_p: npt.NDArray[np.float64]
+    logprobs: npt.NDArray[np.int64]
+    uniforms: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.temperature)
+
+    @property
+    def alternatives(self) -> int:
+        """Most alternatives that any row asks for."""
+        return max(0, int(self.logprobs.max(initial=-1)))
+
+    @property
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """bool [n]: rows that ask for top-k, top-p or min-p."""
+        return np.asarray((self.top_k > 0) | (self.top_p < 1.0) | (self.min_p > 0.0))
+
+    def take(self, index: npt.NDArray[np.intp]) -> "SamplingRows":
+        """The rows at ``index``, in its order."""
+        return SamplingRows(**{name: column[index] for name, column in attrs.asdict(self, recurse=False).items()})
+
+    @classmethod
+    def of(cls, params: Sequence[SamplingParams], uniforms: Sequence[float]) -> "SamplingRows":
+        """A row for each of ``params``, with the draws given."""
+        settings = np.array([_settings(each) for each in params], dtype=_SETTINGS)
+        return cls(uniforms=np.asarray(uniforms, dtype=np.float64), **_columns(settings))
+
+
+def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
+    temperature = 0.0 if params.is_greedy else params.temperature
+    logprobs = -1 if params.logprobs is None else params.logprobs
+    return temperature, params.top_k, params.top_p, params.min_p, logprobs
+
+
+def _columns(settings: npt.NDArray[np.void]) -> dict[str, Any]:
+    return {name: np.ascontiguousarray(settings[name]) for name in _SETTINGS.names or ()}
+
+
+class SamplingBatch:
+    """The sampling state of the running requests. Grows as needed; not thread-safe (it belongs to the stepping thread).
+
+    A seeded request draws the same numbers in whatever batch and slot it is, and again after preemption, because
+    a draw depends on (seed, position) only.
+    """
+
+    def __init__(self) -> None:
+        self._settings = np.zeros(0, dtype=_SETTINGS)
+        self._seeds: list[int | None] = []  # None: the slot is free
+        self._chunk = np.zeros(0, dtype=np.int64)  # which chunk of the request's draws is at hand, -1 for none
+        self._uniforms = np.zeros((0, _CHUNK))
+        self._free: list[int] = []
+
+    def join(self, params: SamplingParams) -> int:
+        """Admits a request and returns its slot. Without a seed it gets one from the operating system here."""
+        # Whatever ``params`` may raise is raised before there is a slot that could get lost.
+        settings, seed = np.array(_settings(params), dtype=_SETTINGS), params.seeded().seed
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self._settings[slot] = settings
+        self._seeds[slot] = seed
+        self._chunk[slot] = -1
+        return slot
+
+    def leave(self, slot: int) -> None:
+        """Frees a slot. Raises ValueError if it is free."""
+        self._seed(slot)
+        self._seeds[slot] = None
+        self._free.append(slot)
+
+    def rows(self, slots: Sequence[int], positions: Sequence[int]) -> SamplingRows:
+        """What each logits row of a step is sampled with.
+
+        Args:
+            slots: the request of each row; a request may have several rows (drafts).
+            positions: which of its request's output tokens each row decides, from 0.
+
+        Raises:
+            ValueError: a slot is free, or the two differ in length.
+        """
+        if len(slots) != len(positions):
+            raise ValueError(f"{len(slots)} slots but {len(positions)} positions")
+        seeds = [self._seed(slot) for slot in slots]
+        at = np.asarray(slots, dtype=np.intp)
+        settings = self._settings[at]
+        return SamplingRows(uniforms=self._draws(at, seeds, positions, settings["temperature"]), **_columns(settings))
+
+    def _draws(
+        self,
+        slots: npt.NDArray[np.intp],
+        seeds: Sequence[int],
+        positions: Sequence[int],
+        temperature: npt.NDArray[np.float32],
+    ) -> npt.NDArray[np.float64]:
+        chunk, offset = np.divmod(np.asarray(positions, dtype=np.int64), _CHUNK)
+        draws: npt.NDArray[np.float64] = self._uniforms[slots, offset]
+        for row in np.flatnonzero((self._chunk[slots] != chunk) & (temperature > 0)).tolist():
+            slot = slots[row]
+            self._uniforms[slot] = _uniform_chunk(seeds[row], int(chunk[row]))
+            self._chunk[slot] = chunk[row]
+            draws[row] = self._uniforms[slot, offset[row]]
+        return draws
+
+    def _seed(self, slot: int) -> int:
+        if not 0 <= slot < len(self._seeds) or (seed := self._seeds[slot]) is None:
+            raise ValueError(f"slot {slot} is free")
+        return seed
+
+    def _grow(self) -> None:
+        old = len(self._seeds)
+        more = max(8, old)
+        self._settings = np.concatenate([self._settings, np.zeros(more, dtype=_SETTINGS)])
+        self._chunk = np.concatenate([self._chunk, np.full(more, -1)])
+        self._uniforms = np.concatenate([self._uniforms, np.zeros((more, _CHUNK))])
+        self._seeds += [None] * more
+        self._free += range(old + more - 1, old - 1, -1)

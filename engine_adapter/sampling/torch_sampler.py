@@ -1,0 +1,154 @@
+"""The sampler for a device: all rows at once in torch, decided by host arrays alone, so that nothing waits for it."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine_adapter.sampling.batch import SamplingRows
+from engine_adapter.sampling.bits import unpack_rows
+from engine_adapter.sampling.sampled import RowFlag, Sampled
+
+Bitmask = torch.Tensor | npt.NDArray[np.int32]
+"""int32 [rows, words]: a tensor on the device of the logits, or an array on the host."""
+
+_BLOCK: Final = 1024  # weights summed at once in the inverse CDF
+
+
+def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row_map: npt.NDArray[np.int64]) -> Sampled:
+    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on any device.
+
+    Only the rows that ask for top-k, top-p or alternatives are sorted.
+    """
+    masked, empty = _masked(logits, bitmask, row_map)
+    best, index = masked.max(dim=-1)
+    flags = _flags(best, empty)
+    drawn = np.flatnonzero(rows.temperature > 0)
+    if drawn.size:
+        at = _to(drawn, logits.device)
+        index[at] = _draw(masked[at], best[at], rows.take(drawn))
+    out = _result(index, flags, rows.alternatives)
+    asking = np.flatnonzero(rows.logprobs >= 0)
+    if asking.size:
+        _report(masked, index, rows.logprobs[asking], _to(asking, logits.device), out)
+    return out
+
+
+def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> Sampled:
+    """The result with its log-probabilities still blank."""
+    shape = (len(index), alternatives)
+    return Sampled(
+        tokens=torch.where(flags == RowFlag.OK, index, -1),
+        flags=flags,
+        logprobs=torch.full(shape[:1], torch.nan, device=index.device),
+        top_tokens=torch.full(shape, -1, device=index.device),
+        top_logprobs=torch.full(shape, -torch.inf, device=index.device),
+    )
+
+
+def _to(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(array).to(device, non_blocking=True)
+
+
+def _masked(
+    logits: torch.Tensor, bitmask: Bitmask, row_map: npt.NDArray[np.int64]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The logits in float32 with -inf where the mask forbids, and which rows allow nothing."""
+    masked = logits.float()
+    empty = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+    bound = np.flatnonzero(row_map >= 0)
+    if bound.size:
+        at = _to(bound, logits.device)
+        allowed = unpack_rows(_words(bitmask, row_map[bound], logits.device), logits.shape[1])
+        empty[at] = ~allowed.any(dim=-1)
+        masked = masked.index_copy(0, at, torch.where(allowed, masked[at], -torch.inf))
+    return masked, empty
+
+
+def _words(bitmask: Bitmask, at: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    if isinstance(bitmask, torch.Tensor):
+        return bitmask[_to(at, device)]
+    return _to(bitmask[at], device)
+
+
+def _flags(best: torch.Tensor, empty: torch.Tensor) -> torch.Tensor:
+    flags = torch.zeros(len(best), dtype=torch.uint8, device=best.device)
+    flags[best == -torch.inf] = RowFlag.NOTHING_FINITE
+    flags[best == torch.inf] = RowFlag.POSITIVE_INF
+    flags[best.isnan()] = RowFlag.NAN
+    flags[empty] = RowFlag.EMPTY_MASK
+    return flags
+
+
+def _draw(logits: torch.Tensor, best: torch.Tensor, rows: SamplingRows) -> torch.Tensor:
+    """An index for each row. A row without a finite maximum gets one that means nothing."""
+    temperature = _to(rows.temperature, logits.device)
+    weights = _weights(logits, best, temperature)
+    cut = np.flatnonzero(rows.truncated)
+    if cut.size:
+        at = _to(cut, logits.device)
+        weights[at] = _truncated(logits[at], weights[at], best[at], temperature[at], rows.take(cut))
+    return _inverse_cdf(weights, _to(rows.uniforms, logits.device))
+
+
+def _weights(logits: torch.Tensor, best: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """exp((logits - best) / temperature): probabilities up to a factor, 1 for the best."""
+    return logits.sub(best.unsqueeze(-1)).div_(temperature.unsqueeze(-1)).exp_()
+
+
+def _truncated(
+    logits: torch.Tensor, weights: torch.Tensor, best: torch.Tensor, temperature: torch.Tensor, rows: SamplingRows
+) -> torch.Tensor:
+    """The weights with 0 for what top-k, top-p and min-p drop."""
+    sorted_logits = logits.sort(dim=-1, descending=True).values
+    last = _to((np.where(rows.top_k > 0, rows.top_k, logits.shape[1]).clip(max=logits.shape[1]) - 1), logits.device)
+    top_k = sorted_logits.gather(1, last.unsqueeze(-1))
+    sorted_weights = _weights(sorted_logits, best, temperature).masked_fill_(sorted_logits < top_k, 0.0)
+    mass = sorted_weights.cumsum(dim=-1, dtype=torch.float64)
+    share = _to(rows.top_p, logits.device).unsqueeze(-1)
+    crossing = torch.searchsorted(mass, share * mass[:, -1:]).clamp_(max=logits.shape[1] - 1)
+    top_p = torch.where(share < 1.0, sorted_logits.gather(1, crossing), -torch.inf)
+    min_p = _to(rows.min_p, logits.device).unsqueeze(-1)
+    return weights.masked_fill((logits < torch.maximum(top_k, top_p)) | (weights < min_p), 0.0)
+
+
+def _inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """The first index at which the cumulative weight exceeds the uniform's share: block first, then inside it."""
+    padding = -weights.shape[1] % _BLOCK
+    blocks = torch.nn.functional.pad(weights, (0, padding)).view(len(weights), -1, _BLOCK)
+    cumulative = blocks.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    block, rest = _locate(cumulative, uniforms * cumulative[:, -1])
+    inside = blocks[torch.arange(len(blocks), device=blocks.device), block].cumsum(dim=-1, dtype=torch.float64)
+    return (block * _BLOCK + _locate(inside, rest)[0]).clamp_(max=weights.shape[1] - 1)
+
+
+def _locate(cumulative: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first index in each row whose cumulative weight exceeds its target, and how far the target lies inside it.
+
+    A target that rounding has carried to the end is drawn back, so the index never has weight 0. On rows of NaN
+    the index is some legal one.
+    """
+    end = cumulative[:, -1]
+    target = torch.minimum(target, torch.nextafter(end, torch.zeros_like(end))).unsqueeze(-1)
+    index = torch.searchsorted(cumulative, target, right=True).clamp_(max=cumulative.shape[1] - 1)
+    before = cumulative.gather(1, (index - 1).clamp_(min=0)).masked_fill(index == 0, 0.0)
+    return index.squeeze(-1), (target - before).squeeze(-1)
+
+
+def _report(
+    masked: torch.Tensor, index: torch.Tensor, wanted: npt.NDArray[np.int64], at: torch.Tensor, out: Sampled
+) -> None:
+    """Writes the log-probabilities of the rows ``at``, which want so many alternatives each; not of flagged rows."""
+    logits = masked[at]
+    normalizer = logits.logsumexp(dim=-1, keepdim=True)
+    flagged = (out.flags[at] != RowFlag.OK).unsqueeze(-1)
+    own = logits.gather(1, index[at].unsqueeze(-1)) - normalizer
+    out.logprobs[at] = own.masked_fill(flagged, torch.nan).squeeze(-1)
+    if count := min(out.top_tokens.shape[1], logits.shape[1]):
+        top = logits.sort(dim=-1, descending=True, stable=True)
+        values, tokens = top.values[:, :count], top.indices[:, :count]
+        beyond = torch.arange(count, device=at.device) >= _to(wanted, at.device).unsqueeze(-1)
+        hidden = flagged | beyond | (values == -torch.inf)
+        out.top_tokens[at, :count] = tokens.masked_fill(hidden, -1)
+        out.top_logprobs[at, :count] = (values - normalizer).masked_fill(hidden, -torch.inf)

@@ -1,0 +1,134 @@
+"""Batches to sample from: mixed rows, awkward vocabularies, ties, and rubbish wherever a mask forbids."""
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import strategies as st
+
+from engine_adapter.sampling import SamplingParams, SamplingRows, request_uniform
+from engine_adapter.sampling.sampled import Sampled
+from engine_adapter.sampling.sampler import sample
+from engine_adapter.sampling.torch_sampler import sample_batch
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+@attrs.frozen(eq=False)
+class Batch:
+    """The arguments of one call, and in ``allowed`` (bool [n, V]) what its masks mean."""
+
+    logits: torch.Tensor
+    params: list[SamplingParams]
+    uniforms: list[float]
+    bitmask: npt.NDArray[np.int32]
+    row_map: list[int]
+
+    @property
+    def rows(self) -> SamplingRows:
+        return SamplingRows.of(self.params, self.uniforms)
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        return np.stack([self._allowed(row) for row in range(len(self.params))])
+
+    def _allowed(self, row: int) -> npt.NDArray[np.bool_]:
+        size = self.logits.shape[1]
+        if self.row_map[row] < 0:
+            return np.ones(size, dtype=np.bool_)
+        words = self.bitmask[self.row_map[row]].tolist()
+        return np.array(
+            [token // 32 < len(words) and words[token // 32] >> token % 32 & 1 == 1 for token in range(size)]
+        )
+
+    def take(self, index: list[int]) -> "Batch":
+        """The rows at ``index``, in its order, with the same masks."""
+        return Batch(
+            logits=self.logits[index],
+            params=[self.params[row] for row in index],
+            uniforms=[self.uniforms[row] for row in index],
+            bitmask=self.bitmask,
+            row_map=[self.row_map[row] for row in index],
+        )
+
+
+Sampler = Callable[[Batch], Sampled]
+
+
+def by_rows(batch: Batch) -> Sampled:
+    """The door that callers use; on the CPU it takes row by row."""
+    return sample(batch.logits, batch.rows, batch.bitmask, batch.row_map)
+
+
+def at_once(batch: Batch) -> Sampled:
+    """What runs on a device, here on the CPU."""
+    return sample_batch(batch.logits, batch.rows, batch.bitmask, np.array(batch.row_map))
+
+
+def on_cuda(batch: Batch) -> Sampled:
+    """The door, with logits on CUDA, and the bitmask sent there beforehand."""
+    bitmask = torch.from_numpy(batch.bitmask).cuda()
+    sampled = sample(batch.logits.cuda(), batch.rows, bitmask, batch.row_map)
+    return Sampled(**{name: tensor.cpu() for name, tensor in attrs.asdict(sampled, recurse=False).items()})
+
+
+every_sampler = pytest.mark.parametrize("sampler", [by_rows, at_once, pytest.param(on_cuda, marks=pytest.mark.cuda)])
+
+params = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.0, 0.0, 1.0, 1.0]) | st.floats(0.01, 5.0),
+    top_k=st.just(0) | st.integers(1, 40),
+    top_p=st.just(1.0) | st.floats(0.01, 1.0),
+    min_p=st.just(0.0) | st.floats(0.0, 1.0),
+    logprobs=st.none() | st.integers(0, 5),
+)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    """1 to 5 rows, each greedy or not, free or not, whose mask allows some token with a finite logit."""
+    size = draw(st.sampled_from([1, 2, 31, 32, 33, 100, 1024, 1025, 2500]))
+    count = draw(st.integers(1, 5))
+    words = max(1, -(-size // 32) + draw(st.sampled_from([0, 0, -1, 1])))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    masks = [_mask(rng, words, size, draw(st.sampled_from([0.01, 0.5, 0.99]))) for _ in range(count)]
+    batch = Batch(
+        logits=torch.from_numpy(np.stack([_logits(rng, size, draw(_shapes)) for _ in range(count)])),
+        params=draw(st.lists(params, min_size=count, max_size=count)),
+        uniforms=[draw(_uniforms) for _ in range(count)],
+        bitmask=np.stack(masks),
+        row_map=[draw(st.sampled_from([row, row, -1])) for row in range(count)],
+    )
+    batch.logits[torch.from_numpy(~batch.allowed)] = draw(st.sampled_from([1000.0, torch.nan, torch.inf, -torch.inf]))
+    return attrs.evolve(batch, logits=batch.logits.to(draw(st.sampled_from(DTYPES))))
+
+
+_uniforms = st.sampled_from([0.0, 1.0 - 2.0**-53]) | st.integers(0, 99).map(lambda seed: request_uniform(seed, 0))
+
+_shapes = st.sampled_from(["wide", "narrow", "ties", "gaps"])
+
+
+def _logits(rng: np.random.Generator, size: int, shape: str) -> npt.NDArray[np.float32]:
+    """Random logits; the first is finite."""
+    match shape:
+        case "wide":
+            values = rng.normal(0.0, 20.0, size)
+        case "narrow":
+            values = rng.normal(100.0, 0.1, size)
+        case "ties":
+            values = rng.integers(-2, 3, size).astype(np.float64)
+        case _:
+            values = np.where(rng.random(size) < 0.5, rng.normal(0.0, 3.0, size), -np.inf)
+            values[0] = 0.0
+    return values.astype(np.float32)
+
+
+def _mask(rng: np.random.Generator, words: int, size: int, density: float) -> npt.NDArray[np.int32]:
+    """A row that allows token 0 and others, and has every bit from ``size`` on set."""
+    bits = rng.random(32 * words) < density
+    bits[0] = True
+    bits[size:] = True
+    return np.packbits(bits, bitorder="little").view(np.int32)
