@@ -1,0 +1,1 @@
+"""The small real engine: its own scheduler and KV handling; transformers does the forward pass and the tokenizing."""

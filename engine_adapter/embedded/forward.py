@@ -1,0 +1,162 @@
+"""What a plan comes to: the model's forward passes, bitmasks filled beside them, one token for each sequence.
+
+Three things have rows here, and none of their numbers is another's: the KV rows are the scheduler's, the rows of the
+bitmask are the plan's constrained sequences, and the logits' rows those that get a token.
+"""
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import attrs
+import torch
+
+from engine_adapter.embedded.model import ModelRunner
+from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
+from engine_adapter.embedded.scheduler import Plan
+from engine_adapter.masks import MaskBuffers, Statuses, fill_rows
+from engine_adapter.outcome import TokenLogprob, internal_error
+from engine_adapter.sampling import SamplingBatch
+from engine_adapter.sampling.sampled import RowFlag, Sampled
+from engine_adapter.sampling.sampler import sample
+from structout.backend import Bitmask, Status
+from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.frozen(eq=False)
+class NewToken:
+    """A token that was sampled for a sequence, and is not accepted yet."""
+
+    sequence: Sequence
+    token: int
+    logprob: TokenLogprob | None
+
+
+@attrs.define(eq=False)
+class Computed:
+    """What one plan came to; no sequence is in two of the lists.
+
+    Attributes:
+        tokens: what was sampled.
+        failed: the sequences that cannot go on, and why.
+        late: the sequences whose bitmask row missed its budget; their last token will be computed again.
+    """
+
+    tokens: list[NewToken] = attrs.field(factory=list)
+    failed: list[tuple[Sequence, GrammarError]] = attrs.field(factory=list)
+    late: list[Sequence] = attrs.field(factory=list)
+
+
+_Logits = list[tuple[Sequence, torch.Tensor]]
+"""float32 [logit_width] for each sequence that gets a token."""
+
+
+class Forward:
+    """Computes plans. Belongs to the engine's thread; masks are filled on a thread of its own, beside the model.
+
+    Attributes:
+        sampling: the sampler's state of the requests; they join and leave here.
+    """
+
+    def __init__(self, runner: ModelRunner, bitmask_width: int) -> None:
+        self.sampling = SamplingBatch()
+        self._runner = runner
+        self._buffers = MaskBuffers(runner.max_rows, bitmask_width, depth=2)
+        self._filler = ThreadPoolExecutor(1, thread_name_prefix="structout-fill")
+
+    def close(self) -> None:
+        self._filler.shutdown(wait=False)
+
+    def compute(self, plan: Plan) -> Computed:
+        """Runs a plan. What goes wrong with one sequence is its own failure; the model's failure is the batch's.
+
+        If this raises, KV rows may hold a token that no sequence has: none of the plan's sequences can go on.
+        """
+        computed = Computed()
+        constrained = [each for each in plan.sampled() if each.constraint is not None]
+        lease = self._buffers.lease()
+        try:
+            constraints = [each.constraint for each in constrained if each.constraint is not None]
+            filling = self._filler.submit(fill_rows, constraints, lease.bitmask)
+            try:
+                logits = self._launch(plan, computed)
+            finally:
+                wait([filling])
+            bitmask_rows = _bitmask_rows(constrained, filling, computed)
+            self._sample(logits, lease.bitmask, bitmask_rows, computed)
+        finally:
+            lease.end()
+        return computed
+
+    def _launch(self, plan: Plan, computed: Computed) -> _Logits:
+        logits: _Logits = []
+        if plan.decode:
+            try:
+                logits += zip(plan.decode, self._runner.decode([each.last_token for each in plan.decode]), strict=True)
+            except BaseException as exc:
+                reraise_users_interrupt(exc)
+                logger.exception("the model failed on %d sequences", len(plan.decode))
+                computed.failed += [(sequence, internal_error(exc)) for sequence in plan.decode]
+        for chunk in plan.chunks:
+            try:
+                last = self._runner.prefill(chunk.row, chunk.tokens(), chunk.start)
+                logits += [(chunk.sequence, last)] if chunk.completes else []
+                chunk.sequence.move(Decoding() if chunk.completes else Prefilling(chunk.end))
+            except BaseException as exc:
+                reraise_users_interrupt(exc)
+                logger.exception("the model failed on the prompt of request %s", chunk.sequence.id)
+                computed.failed.append((chunk.sequence, internal_error(exc)))
+        return logits
+
+    def _sample(self, logits: _Logits, bitmask: Bitmask, bitmask_rows: dict[str, int], computed: Computed) -> None:
+        lost = {sequence.id for sequence, _ in computed.failed} | {sequence.id for sequence in computed.late}
+        going_on = [(sequence, its_logits) for sequence, its_logits in logits if sequence.id not in lost]
+        if not going_on:
+            return
+        sequences = [sequence for sequence, _ in going_on]
+        slots = [each.slot for each in sequences if each.slot is not None]
+        params = self.sampling.rows(slots, [len(each.tokens) for each in sequences])
+        row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
+        sampled = sample(torch.stack([its_logits for _, its_logits in going_on]), params, bitmask, row_map)
+        tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
+        for index, sequence in enumerate(sequences):
+            if (flag := RowFlag(flags[index])) is RowFlag.OK:
+                computed.tokens.append(NewToken(sequence, tokens[index], _logprob(sequence, sampled, index)))
+            else:
+                computed.failed.append((sequence, _flag_error(sequence, flag)))
+
+
+def _bitmask_rows(constrained: list[Sequence], filling: Future[Statuses], computed: Computed) -> dict[str, int]:
+    """The bitmask row of each sequence that has one; the others are late or have failed, as their status says."""
+    # Asked for, not raised: a KeyboardInterrupt from the other thread would look like the user's in this one.
+    if (bug := filling.exception()) is not None:
+        logger.error("filling the bitmask failed", exc_info=bug)
+        computed.failed += [(sequence, internal_error(bug)) for sequence in constrained]
+        return {}
+    rows = {}
+    for row, (sequence, status) in enumerate(zip(constrained, map(Status, filling.result().tolist()), strict=True)):
+        if status is Status.OK:
+            rows[sequence.id] = row
+        elif status is Status.LATE:
+            computed.late.append(sequence)
+        elif status is not Status.FREE and sequence.constraint is not None:
+            computed.failed.append((sequence, sequence.constraint.error_for(status)))
+    return rows
+
+
+def _logprob(sequence: Sequence, sampled: Sampled, row: int) -> TokenLogprob | None:
+    """The log-probabilities of a row, if its request asked for them."""
+    wanted = sequence.request.sampling.logprobs
+    if wanted is None:
+        return None
+    tokens, logprobs = sampled.top_tokens[row, :wanted].tolist(), sampled.top_logprobs[row, :wanted].tolist()
+    top = tuple((token, logprob) for token, logprob in zip(tokens, logprobs, strict=True) if token >= 0)
+    return TokenLogprob(token_id=int(sampled.tokens[row]), logprob=float(sampled.logprobs[row]), top=top)
+
+
+def _flag_error(sequence: Sequence, flag: RowFlag) -> GrammarError:
+    if flag is RowFlag.EMPTY_MASK and sequence.constraint is not None:
+        return sequence.constraint.error_for(Status.DEAD_END)
+    message = f"the model's logits are unusable after {len(sequence.tokens)} generated tokens: {flag.name.lower()}"
+    return GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message)

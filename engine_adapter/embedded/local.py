@@ -1,0 +1,67 @@
+"""A model in this process, ready for requests: weights, vocabulary, compile service and engine put together."""
+
+import attrs
+
+from engine_adapter.embedded.engine import Engine
+from engine_adapter.embedded.pretrained import Loaded, Progress, load
+from structout.compile import CompileService
+from structout.discovery import Registry, discover
+from structout.vocabularies import from_huggingface
+from structout.vocabulary import Vocabulary
+
+
+@attrs.frozen(eq=False)
+class Local:
+    """What `open_local` puts together; `close` ends its threads."""
+
+    loaded: Loaded
+    vocabulary: Vocabulary
+    service: CompileService
+    engine: Engine
+
+    def encode_turn(self, text: str) -> tuple[int, ...]:
+        """Token ids of a conversation in which a user says ``text`` and the model is to answer.
+
+        Laid out by the model's chat template; the text itself where it has none.
+        """
+        tokenizer = self.loaded.tokenizer
+        if not self.loaded.has_chat_template:
+            return tuple(tokenizer.encode(text))
+        turn = [{"role": "user", "content": text}]
+        laid_out = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+        return tuple(tokenizer.encode(laid_out, add_special_tokens=False))
+
+    def close(self) -> None:
+        self.engine.close()
+        self.service.close()
+
+
+def open_local(
+    model: str,
+    *,
+    max_rows: int = 32,
+    max_len: int = 2048,
+    device: str = "cpu",
+    registry: Registry | None = None,
+    progress: Progress | None = None,
+) -> Local:
+    """Loads a model and makes an engine for it.
+
+    Args:
+        model: "smollm2", a folder or a hub id.
+        max_rows: how many sequences run at once.
+        max_len: most tokens of a sequence, prompt and answer; less if the model takes less.
+        device: as torch names devices.
+        registry: the backends; those that are installed when not given.
+        progress: called as loading goes on.
+
+    Raises:
+        ModelLoadError: there is no such model, or it cannot run here.
+        VocabularyError: its tokenizer is of no known family.
+    """
+    loaded = load(model, max_rows=max_rows, max_len=max_len, device=device, progress=progress)
+    vocabulary = from_huggingface(
+        loaded.tokenizer, eos_token_ids=loaded.eos_token_ids, padded_size=loaded.runner.logit_width
+    )
+    service = CompileService(registry or discover(), vocabulary)
+    return Local(loaded, vocabulary, service, Engine(loaded.runner, service))

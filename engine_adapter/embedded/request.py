@@ -1,0 +1,181 @@
+"""One request in the engine: what was asked, and the one field that says where it stands.
+
+::
+
+    Blocked ──▶ Waiting ──▶ Prefilling ──▶ Decoding ──▶ Ended
+       │           ▲ │          │ │           │ │         ▲
+       │           └─┼──────────┘─┼───────────┘ │         │   preempted: back to Waiting, its tokens kept
+       └─────────────┴────────────┴─────────────┴─────────┘   failed, aborted or finished
+"""
+
+import operator
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from engine_adapter.embedded.detokenize import Detokenizer
+from engine_adapter.outcome import Terminal, TokenLogprob
+from engine_adapter.sampling import SamplingParams
+from structout.constraint import Activation, Constraint
+from structout.spec import GrammarSpec
+
+
+def _frozen(tokens: Iterable[int]) -> tuple[int, ...]:
+    """The tokens as plain integers, whatever held them and may change later; what is not that stays as it is."""
+    try:
+        return tuple(token if isinstance(token, bool) else operator.index(token) for token in tokens)
+    except Exception:
+        return tokens  # type: ignore[return-value]  # `admission` refuses it, with an error for the caller
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """What a caller asks of the engine. Holds anything; `Engine.add` says what is wrong with it.
+
+    Attributes:
+        id: names the request in every event; unique among those that have not ended.
+        prompt: token ids, at least one, of any kind of integer.
+        max_tokens: most tokens to generate, at least 1.
+        sampling: how tokens are chosen.
+        spec: the grammar; None for free text.
+        backend: id of the backend that has to compile ``spec``; None for the first that takes it.
+        stop_token_ids: what ends the text; the vocabulary's eos ids when not given. At least one beside a ``spec``.
+        activation: where the grammar starts to constrain; at the first token when not given.
+        deadline_s: seconds for its grammar to be compiled; the compile service's own when not given.
+    """
+
+    id: str
+    prompt: tuple[int, ...] = attrs.field(converter=_frozen)
+    max_tokens: int = 256
+    sampling: SamplingParams = attrs.field(factory=SamplingParams)
+    spec: GrammarSpec | None = None
+    backend: str | None = None
+    stop_token_ids: tuple[int, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(_frozen))
+    activation: Activation | None = None
+    deadline_s: float | None = None
+
+
+@attrs.frozen
+class Blocked:
+    """Waits for its grammar; the promoter knows which."""
+
+
+@attrs.frozen
+class Waiting:
+    """Can be scheduled: everything it needs is there but a KV row."""
+
+
+@attrs.frozen
+class Prefilling:
+    """Has a KV row in which its first ``done`` tokens are computed."""
+
+    done: int = 0
+
+
+@attrs.frozen
+class Decoding:
+    """Has a KV row in which all its tokens but the last are computed; each step adds one."""
+
+
+@attrs.frozen
+class Ended:
+    """Is over, and the event that says so may not have been reported yet."""
+
+    outcome: Terminal
+
+
+State: TypeAlias = Blocked | Waiting | Prefilling | Decoding | Ended
+
+_MOVES: dict[type[State], tuple[type[State], ...]] = {
+    Blocked: (Waiting, Ended),
+    Waiting: (Prefilling, Ended),
+    Prefilling: (Prefilling, Decoding, Waiting, Ended),
+    Decoding: (Waiting, Ended),
+    Ended: (),
+}
+
+
+def moved(state: State, to: State) -> State:
+    """``to``, if a request may go there from ``state``.
+
+    Raises:
+        ValueError: it may not: a bug of the engine. An ended request goes nowhere.
+    """
+    if type(to) not in _MOVES[type(state)]:
+        raise ValueError(f"a request cannot move from {type(state).__name__} to {type(to).__name__}")
+    return to
+
+
+@attrs.frozen
+class Told:
+    """How much of a sequence events have delivered: tokens, and pieces of text."""
+
+    tokens: int = 0
+    pieces: int = 0
+
+
+@attrs.define(eq=False)
+class Sequence:
+    """A request on its way through the engine. Only the engine's thread touches it.
+
+    Attributes:
+        request: what was asked.
+        arrival: number in the order in which requests came.
+        state: where it stands; assigned through `moved` alone.
+        stop_token_ids: what ends it.
+        detokenizer: turns tokens into text.
+        slot: its place in the sampler's batch, once it has one.
+        tokens: what was generated, without the stop token.
+        logprobs: of each of ``tokens``, if asked for.
+        text: the piece of text that each of ``tokens`` completed; at the end one more, what was left incomplete.
+        constraint: its matcher; None for free text and while it is blocked.
+        told: how much of it events have delivered.
+        misses: in how many steps its bitmask row was late.
+    """
+
+    request: Request
+    arrival: int
+    state: State
+    stop_token_ids: frozenset[int]
+    detokenizer: Detokenizer
+    slot: int | None = None
+    tokens: list[int] = attrs.field(factory=list)
+    logprobs: list[TokenLogprob] = attrs.field(factory=list)
+    text: list[str] = attrs.field(factory=list)
+    constraint: Constraint | None = None
+    told: Told = Told()
+    misses: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def known(self) -> int:
+        """How many tokens have to be in its KV row before the next can be sampled: prompt and generated."""
+        return len(self.request.prompt) + len(self.tokens)
+
+    def token_at(self, position: int) -> int:
+        prompt = self.request.prompt
+        return prompt[position] if position < len(prompt) else self.tokens[position - len(prompt)]
+
+    @property
+    def last_token(self) -> int:
+        return self.token_at(self.known - 1)
+
+    @property
+    def is_over(self) -> bool:
+        return isinstance(self.state, Ended)
+
+    def news_end(self) -> Told:
+        """What will have been told once all that is new was."""
+        return Told(len(self.tokens), len(self.text))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are tokens, or text, that no event has delivered."""
+        return len(self.tokens) > self.told.tokens or any(self.text[self.told.pieces :])
+
+    def move(self, to: State) -> None:
+        self.state = moved(self.state, to)

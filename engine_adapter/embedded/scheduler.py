@@ -1,0 +1,198 @@
+"""What runs in the next step: which rows decode, which prompts get how many tokens of the budget, who has to give way.
+
+A row here is a KV row: where the model keeps one sequence's keys and values. Rows are kept dense: rows
+``0 .. decoding - 1`` decode, the rows behind them are prefilled, nothing lies between.
+
+The states are authoritative; the queue and the rows follow them, and may lag behind: an entry counts while its
+sequence is in a state that belongs there.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import attrs
+
+from engine_adapter.embedded.model import ModelRunner
+from engine_adapter.embedded.request import Decoding, Prefilling, Sequence, Waiting
+
+
+@attrs.frozen(eq=False)
+class Chunk:
+    """A part of one sequence's tokens to compute in this step: those from ``start`` up to ``end``."""
+
+    sequence: Sequence
+    row: int
+    start: int
+    end: int
+
+    @property
+    def completes(self) -> bool:
+        """Whether the sequence's next token can be sampled from this chunk's logits."""
+        return self.end == self.sequence.known
+
+    def tokens(self) -> list[int]:
+        return [self.sequence.token_at(position) for position in range(self.start, self.end)]
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """One step: ``decode[i]`` adds its last token to row ``i``; each chunk prefills its own row."""
+
+    decode: tuple[Sequence, ...]
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.decode and not self.chunks
+
+    def sequences(self) -> list[Sequence]:
+        """All that the step computes something for."""
+        return [*self.decode, *(chunk.sequence for chunk in self.chunks)]
+
+    def sampled(self) -> list[Sequence]:
+        """Sequences whose next token this step decides: those that decode, then those whose last chunk it is."""
+        return [*self.decode, *(chunk.sequence for chunk in self.chunks if chunk.completes)]
+
+
+class Scheduler:
+    """Continuous batching: sequences join and leave between any two steps.
+
+    Sequences that wait are admitted in order of arrival. Each step has a budget of tokens: decoding rows take one
+    each, the rest goes to prompts in chunks. When the rows together would hold more than ``kv_tokens``, the sequence
+    that arrived last gives up its row; it keeps its tokens and is prefilled again later.
+
+    Args:
+        runner: whose rows are scheduled.
+        step_tokens: most tokens that one step computes.
+        kv_tokens: most tokens that all rows may hold together.
+
+    Raises:
+        ValueError: a bound is too small for a single sequence to ever end.
+    """
+
+    def __init__(self, runner: ModelRunner, *, step_tokens: int, kv_tokens: int) -> None:
+        if step_tokens < 1 or kv_tokens < runner.max_len:
+            raise ValueError(f"step_tokens has to be 1 at least, and kv_tokens the model's max_len {runner.max_len}")
+        self._runner = runner
+        self._step_tokens = step_tokens
+        self._kv_tokens = kv_tokens
+        self._waiting: list[Sequence] = []  # by arrival
+        self._rows: list[Sequence] = []
+        self._decoding = 0
+        self.preemptions = 0
+
+    @property
+    def running(self) -> tuple[Sequence, ...]:
+        """The sequences that hold a row, by row."""
+        return tuple(sequence for sequence in self._rows if isinstance(sequence.state, Prefilling | Decoding))
+
+    def sequences(self) -> Iterator[Sequence]:
+        """All that run or wait."""
+        yield from self.running
+        yield from filter(_waits, self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether planning would do something, if only free a row whose sequence has left it."""
+        return bool(self._rows or self._waiting)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queues a sequence by its arrival; it counts while its state is `Waiting`."""
+        place = self._place(sequence)
+        if sequence not in self._waiting[place : place + 1]:
+            self._waiting.insert(place, sequence)
+
+    def drop(self, sequence: Sequence) -> None:
+        """Lets go of a sequence that has ended: of its place in the queue, or its row."""
+        place = self._place(sequence)
+        if sequence in self._waiting[place : place + 1]:
+            del self._waiting[place]
+        if sequence in self._rows:
+            self._release(sequence)
+
+    def _place(self, sequence: Sequence) -> int:
+        return bisect_left(self._waiting, sequence.arrival, key=lambda each: each.arrival)
+
+    def plan(self) -> Plan:
+        """The next step. Admits and preempts; the sequences' states say so."""
+        self._arrange_rows()
+        self._make_room()
+        budget = self._step_tokens - self._decoding
+        prefilling = sorted(self._rows[self._decoding :], key=lambda sequence: sequence.arrival)
+        chunks: list[Chunk] = []
+        for sequence in prefilling:
+            budget -= self._add_chunk(chunks, sequence, budget)
+        while budget > 0 and (admitted := self._admit()):
+            budget -= self._add_chunk(chunks, admitted, budget)
+        return Plan(tuple(self._rows[: self._decoding]), tuple(chunks))
+
+    def _arrange_rows(self) -> None:
+        """Makes the rows what the states say: none for who left, those who decode in front. All moves happen here."""
+        for sequence in [each for each in self._rows if not isinstance(each.state, Prefilling | Decoding)]:
+            self._release(sequence)
+        for row in range(self._decoding, len(self._rows)):
+            if isinstance(self._rows[row].state, Decoding):
+                self._swap(row, self._decoding)
+                self._decoding += 1
+
+    def take_back(self, sequence: Sequence) -> None:
+        """Makes the next step compute a sequence's last token again: what it was computed for did not come about."""
+        self._runner.truncate(self._rows.index(sequence), sequence.known - 1)
+
+    def _add_chunk(self, chunks: list[Chunk], sequence: Sequence, budget: int) -> int:
+        """Adds as much of the sequence as the budget allows; returns how many tokens that is."""
+        assert isinstance(sequence.state, Prefilling)
+        start = sequence.state.done
+        end = min(sequence.known, start + max(0, budget))
+        if end > start:
+            chunks.append(Chunk(sequence, self._rows.index(sequence), start, end))
+        return end - start
+
+    def _admit(self) -> Sequence | None:
+        """Gives the sequence that has waited longest a row, if there is one and its tokens fit."""
+        sequence = self._longest_waiting()
+        if sequence is None or len(self._rows) == self._runner.max_rows:
+            return None
+        if self._held() + sequence.known > self._kv_tokens:
+            return None
+        # In this order an exception in between leaves it waiting, or running, but never neither.
+        self._rows.append(sequence)
+        sequence.move(Prefilling())
+        del self._waiting[0]
+        return sequence
+
+    def _longest_waiting(self) -> Sequence | None:
+        while self._waiting and not _waits(self._waiting[0]):
+            del self._waiting[0]
+        return self._waiting[0] if self._waiting else None
+
+    def _held(self) -> int:
+        """Tokens that the rows hold once what is running has been computed."""
+        return sum(sequence.known for sequence in self._rows)
+
+    def _make_room(self) -> None:
+        while self._held() > self._kv_tokens:
+            last = max(self._rows, key=lambda sequence: sequence.arrival)
+            self.preemptions += 1
+            self.add(last)
+            last.move(Waiting())
+            self._release(last)
+
+    def _release(self, sequence: Sequence) -> None:
+        row, last = self._rows.index(sequence), len(self._rows) - 1
+        if row < self._decoding:
+            self._swap(row, self._decoding - 1)
+            self._decoding -= 1
+            row = self._decoding
+        self._swap(row, last)
+        self._runner.truncate(last, 0)
+        self._rows.pop()
+
+    def _swap(self, a: int, b: int) -> None:
+        if a != b:
+            self._runner.swap(a, b)
+            self._rows[a], self._rows[b] = self._rows[b], self._rows[a]
+
+
+def _waits(sequence: Sequence) -> bool:
+    return isinstance(sequence.state, Waiting)
