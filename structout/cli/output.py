@@ -1,0 +1,61 @@
+"""How every command says what went wrong, and shows that a model is loading."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from engine_adapter.embedded.pretrained import Progress as Report
+from structout.errors import GrammarError
+
+
+def error_json(error: GrammarError) -> dict[str, Any]:
+    """The error object of the command line: always the same fields."""
+    return {
+        "kind": error.kind.value,
+        "message": error.message,
+        "pointer": error.pointer,
+        "backend": error.backend,
+        "hint": error.hint,
+    }
+
+
+def print_error(error: GrammarError, *, as_json: bool) -> int:
+    """Prints the error, as JSON to standard output or as text to standard error. Returns its exit code."""
+    if as_json:
+        print(json.dumps({"error": error_json(error)}))
+    else:
+        console = Console(stderr=True)
+        where = "".join(
+            (
+                f" [{error.backend}]" if error.backend else "",
+                f" at {error.pointer or 'the root'}" if error.pointer is not None else "",
+                f" at character {error.offset}" if error.offset is not None else "",
+            )
+        )
+        console.print(f"{error.kind.value}{where}: {error.message}", markup=False, highlight=False)
+        if error.hint:
+            console.print(f"  {error.hint}", markup=False, highlight=False)
+    return error.consequence.exit_code
+
+
+@contextmanager
+def loading_bar() -> Iterator[Report | None]:
+    """Shows a bar on standard error while a model is loaded; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(f"{stage} the model", total=1.0)
+            bar.update(tasks[stage], completed=done)
+
+        yield report
