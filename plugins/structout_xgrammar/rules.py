@@ -1,0 +1,353 @@
+"""What xgrammar does not enforce of a JSON Schema, and what it leaves out: two tables, with their reasons.
+
+All of it was seen in xgrammar 0.2.9, in its converter's source and on the official test suite, MaskBench and public
+bug reports. What `structout_xgrammar.prepare` makes good is not in here.
+"""
+
+import json
+import math
+import re
+from typing import Any, Final
+
+from structout.schema.references import ReferenceIndex
+from structout.schema.scan import Condition, Rule, all_of, beside, value_matches, without
+from structout.schema.walk import Node
+from structout.spec import FormatMode, JsonSchema, KeyOrder, Policy, Whitespace
+from structout_xgrammar.disjoint import broad, pairwise_disjoint, types_of
+from structout_xgrammar.formats import EXACT, FORMATS
+from structout_xgrammar.reading import (
+    ARRAY_MARKS,
+    OBJECT_MARKS,
+    RESTRICTING,
+    Follow,
+    additional,
+    allows_all,
+    bounds,
+    decider,
+    follower,
+    has_others,
+    has_references,
+    is_closed,
+    is_name_schema,
+    parts,
+    restricts,
+    types,
+    written_types,
+)
+from structout_xgrammar.strings import is_counted_without_escapes
+
+_LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
+_UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
+_BOUNDS: Final = _LOWER_BOUNDS + _UPPER_BOUNDS
+
+
+def unenforced(spec: JsonSchema, references: ReferenceIndex) -> tuple[Rule, ...]:
+    """What lets through more than the schema does, under the spec's modes."""
+    follow = follower(references)
+    return (
+        *_passed_over(follow),
+        Rule("oneOf", "is taken for anyOf, and its schemas may overlap", when=_decides_unless_disjoint(follow)),
+        *_UNENFORCED,
+        *_object_rules(exact=spec.policy is Policy.EXACT),
+        *(_UNENFORCED_FORMATS if spec.format_mode is FormatMode.ASSERT else ()),
+        *(_UNENFORCED_IN_SPACED if spec.serialization.whitespace is Whitespace.SPACED else ()),
+    )
+
+
+def narrowed(spec: JsonSchema) -> tuple[Rule, ...]:
+    """What lets through less than the schema does, under the spec's modes."""
+    exact, asserts_format = spec.policy is Policy.EXACT, spec.format_mode is FormatMode.ASSERT
+
+    def closed(node: Node, _keyword: str) -> bool:
+        return is_closed(node, exact=exact)
+
+    def unescaped(node: Node, _keyword: str) -> bool:
+        return is_counted_without_escapes(node.keywords, asserts_format=asserts_format)
+
+    return (
+        Rule("properties", "leaves out members that it does not list", when=_for_type("object", closed)),
+        *(
+            Rule(keyword, "leaves out characters that JSON escapes", when=_for_type("string", unescaped))
+            for keyword in ("minLength", "maxLength")
+        ),
+        *_NARROWED,
+        *(_NARROWED_FORMATS if asserts_format else ()),
+        *(_NARROWED_IN_ANY_ORDER if spec.serialization.key_order is KeyOrder.ANY else ()),
+    )
+
+
+def _alone(*conditions: Condition) -> Condition:
+    """Where no decider stands in the same schema, and all of the conditions hold."""
+    return all_of(lambda node, _keyword: decider(node) is None, *conditions)
+
+
+def _for_type(name: str, *conditions: Condition) -> Condition:
+    """Where values of a type are written, and all of the conditions hold."""
+    return _alone(lambda node, _keyword: name in broad(written_types(node)), *conditions)
+
+
+# Keywords beside a decider
+
+
+def _passed_over(follow: Follow) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(keyword, f"is ignored beside {winner}", when=_loses_to(winner, follow))
+        for winner in ("$ref", "anyOf", "oneOf", "allOf")
+        for keyword in sorted(RESTRICTING - {winner})
+    )
+
+
+def _loses_to(winner: str, follow: Follow) -> Condition:
+    def loses(node: Node, keyword: str) -> bool:
+        if decider(node) != winner or not restricts(keyword, node.keywords[keyword]):
+            return False
+        return keyword != "type" or not _implies_type(node, winner, follow)
+
+    return loses
+
+
+def _implies_type(node: Node, winner: str, follow: Follow) -> bool:
+    """Whether the schemas under ``winner`` allow no types but those that ``node`` declares."""
+    declared = frozenset(types(node) or ())
+    if "integer" in declared and "number" not in declared:
+        return False  # types are compared with integers counted as numbers
+    branches = parts(node, winner) if winner != "$ref" else [follow(node)]
+    found = [types_of(branch, follow) for branch in branches]
+    return frozenset().union(*found) <= broad(declared)
+
+
+def _decides_unless_disjoint(follow: Follow) -> Condition:
+    return lambda node, _keyword: decider(node) == "oneOf" and not pairwise_disjoint(parts(node, "oneOf"), follow)
+
+
+def _several_restrict(node: Node, keyword: str) -> bool:
+    return decider(node) == keyword and sum(not allows_all(part.schema) for part in parts(node, keyword)) > 1
+
+
+# Constants
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether a JSON value holds a number that xgrammar, which has 64 bits for it, writes as another one."""
+    match value:
+        case bool():
+            return False
+        case int():
+            return not -(2**63) <= value < 2**63
+        case float():
+            return not math.isfinite(value)
+        case list():
+            return any(map(_is_rounded, value))
+        case dict():
+            return any(map(_is_rounded, value.values()))
+    return False
+
+
+def _has_separators(value: Any) -> bool:
+    """Whether a JSON text of the value, or of an item of it, has a comma or a colon."""
+    return isinstance(value, dict | list) and any(sign in json.dumps(value, ensure_ascii=True) for sign in ", :")
+
+
+# Numbers
+
+_MAX_DIVISOR: Final = 1024
+_MAX_WIDTH: Final = 10_000
+
+
+def _divisor_is_ignored(node: Node, _keyword: str) -> bool:
+    divisor = node.keywords["multipleOf"]
+    if _writes_fractions(node) or divisor != int(divisor) or divisor > _MAX_DIVISOR:
+        return True
+    found = bounds(node)
+    lower = [found[name] for name in _LOWER_BOUNDS if name in found]
+    upper = [found[name] for name in _UPPER_BOUNDS if name in found]
+    if not lower and not upper:
+        return False
+    return not lower or not upper or min(upper) - max(lower) >= _MAX_WIDTH
+
+
+def _writes_fractions(node: Node, _keyword: str = "") -> bool:
+    return "number" in written_types(node)
+
+
+# Objects
+
+
+def _object_rules(*, exact: bool) -> tuple[Rule, ...]:
+    def open_to_others(node: Node, _keyword: str) -> bool:
+        return has_others(node, exact=exact)
+
+    return (
+        Rule(
+            "properties",
+            "has a name that is written with an escape or beyond ASCII, under which another value may be given",
+            when=_for_type("object", open_to_others, value_matches(_needs_care)),
+        ),
+        Rule(
+            "minProperties",
+            "counts a member that is given twice as two",
+            when=_for_type("object", open_to_others, value_matches(lambda least: least > 1)),
+        ),
+    )
+
+
+def _needs_care(properties: dict[str, Any]) -> bool:
+    """xgrammar keeps other members from having a listed name, but for names that are not plain ASCII."""
+    return any(not name.isascii() or not name.isprintable() or '"' in name or "\\" in name for name in properties)
+
+
+def _unlisted(node: Node, _keyword: str) -> bool:
+    return not set(node.keywords["required"]) <= set(node.keywords.get("properties", ()))
+
+
+def _matches_listed(node: Node, _keyword: str) -> bool:
+    """Whether a pattern may match a name that ``properties`` lists."""
+    listed = node.keywords.get("properties", {})
+    return any(_may_match(pattern, name) for pattern in node.keywords["patternProperties"] for name in listed)
+
+
+def _may_match(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name, re.ASCII) is not None
+    except re.error:
+        return True
+
+
+def _is_open(node: Node, _keyword: str) -> bool:
+    return bool(node.keywords.get("properties")) and additional(node) not in (None, False)
+
+
+# The tables
+
+_UNENFORCED: Final = (
+    Rule("allOf", "of several schemas is ignored", when=_several_restrict),
+    *(
+        Rule(
+            keyword,
+            "is let through although other keywords, with references in them, may rule it out",
+            when=lambda node, keyword: decider(node) == keyword and has_references(node),
+        )
+        for keyword in ("const", "enum")
+    ),
+    Rule("const", "has a number that does not fit 64 bits", when=value_matches(_is_rounded)),
+    Rule("enum", "has a number that does not fit 64 bits", when=value_matches(_is_rounded)),
+    Rule("not", "is ignored", when=_alone(value_matches(lambda value: value is not False))),
+    Rule("if", "is ignored", when=_alone(beside("then", "else"))),
+    Rule("$dynamicRef", "is ignored", when=_alone()),
+    Rule("$recursiveRef", "is ignored", when=_alone()),
+    Rule("dependencies", "is ignored", when=_for_type("object", value_matches(bool))),
+    Rule("dependentRequired", "is ignored", when=_for_type("object", value_matches(bool))),
+    Rule("dependentSchemas", "is ignored", when=_for_type("object", value_matches(bool))),
+    Rule(
+        "required",
+        "is ignored for members that properties does not list",
+        when=_for_type("object", beside("patternProperties", "propertyNames"), _unlisted),
+    ),
+    Rule(
+        "patternProperties",
+        "of several patterns is not enforced for names that match two",
+        when=_for_type("object", value_matches(lambda patterns: len(patterns) > 1)),
+    ),
+    Rule(
+        "patternProperties",
+        "is ignored for members that properties lists",
+        when=_for_type("object", _matches_listed),
+    ),
+    Rule(
+        "patternProperties",
+        "is ignored where properties and additionalProperties allow other members",
+        when=_for_type("object", _is_open),
+    ),
+    Rule(
+        "propertyNames",
+        "is ignored beside properties, patternProperties or additionalProperties: false",
+        when=_for_type(
+            "object",
+            lambda node, _keyword: (
+                bool(node.keywords.get("properties"))
+                or "patternProperties" in node.keywords
+                or additional(node) is False
+            ),
+            value_matches(lambda names: not allows_all(names)),
+        ),
+    ),
+    Rule(
+        "propertyNames",
+        "is enforced for plain string schemas only",
+        when=_for_type("object", value_matches(lambda names: not allows_all(names) and not is_name_schema(names))),
+    ),
+    Rule(
+        "uniqueItems",
+        "is ignored",
+        when=_for_type("array", value_matches(bool), lambda node, _keyword: node.keywords.get("maxItems", 2) > 1),
+    ),
+    Rule(
+        "contains",
+        "is ignored",
+        when=_for_type(
+            "array", lambda node, _keyword: node.keywords.get("minContains") != 0 or "maxContains" in node.keywords
+        ),
+    ),
+    Rule("multipleOf", "is ignored for this divisor and these bounds", when=_for_type("number", _divisor_is_ignored)),
+    *(
+        Rule(
+            bound,
+            "is rounded to 53 bits",
+            when=_alone(_writes_fractions, value_matches(lambda bound: abs(bound) > 2**53)),
+        )
+        for bound in _BOUNDS
+    ),
+)
+
+_UNENFORCED_FORMATS: Final = (
+    Rule(
+        "format",
+        "is not one of those that are enforced",
+        when=_for_type("string", value_matches(lambda name: name not in FORMATS)),
+    ),
+    Rule("format", "is ignored beside pattern", when=_for_type("string", beside("pattern"))),
+)
+
+_UNENFORCED_IN_SPACED: Final = tuple(
+    Rule(keyword, "is written without spaces", when=value_matches(_has_separators)) for keyword in ("const", "enum")
+)
+
+_NARROWED: Final = (
+    *(
+        Rule(keyword, "leaves out values that are not objects", when=_alone(without("type")))
+        for keyword in OBJECT_MARKS
+    ),
+    *(
+        Rule(keyword, "leaves out values that are not arrays", when=_alone(without("type", *OBJECT_MARKS)))
+        for keyword in ARRAY_MARKS
+    ),
+    Rule(
+        "patternProperties",
+        "leaves out members that it does not match",
+        when=_for_type("object", lambda node, _keyword: additional(node) is not False),
+    ),
+    *(
+        Rule(
+            bound,
+            "leaves out numbers with an exponent or more than 6 decimals",
+            when=_alone(_writes_fractions),
+        )
+        for bound in _BOUNDS
+    ),
+)
+
+_NARROWED_FORMATS: Final = (
+    Rule(
+        "format",
+        "leaves out some texts of it",
+        when=_for_type("string", value_matches(lambda name: name in FORMATS and name not in EXACT)),
+    ),
+)
+
+_NARROWED_IN_ANY_ORDER: Final = (
+    Rule(
+        "properties",
+        "leaves out members in another order",
+        when=_for_type("object", value_matches(lambda properties: len(properties) > 1)),
+    ),
+)
