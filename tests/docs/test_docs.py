@@ -1,0 +1,60 @@
+"""The manual is true: its examples run, its reference is the code's, its links lead somewhere."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from structout import hookspecs
+from tests.fakes import BYTES, TrieBackend
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_reference", ROOT / "docs" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_example_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The examples of a page build on each other; the README's start from a vocabulary, a row and a backend."""
+    if page.name == "reference.md":
+        pytest.skip("signatures, not examples")
+    module = ModuleType(page.stem)
+    vars(module).update(vocabulary=BYTES, row=np.zeros(BYTES.bitmask_width, np.int32), create_backend=TrieBackend)
+    sys.modules[page.stem] = module
+    try:
+        for example in EXAMPLE.findall(page.read_text(encoding="utf-8")):
+            exec(compile(example, str(page), "exec"), vars(module))
+    finally:
+        del sys.modules[page.stem]
+
+
+def test_the_reference_is_up_to_date() -> None:
+    module = reference()
+    written = module.TARGET.read_text(encoding="utf-8")
+    assert written == module.render(), "run: python docs/reference.py"
+
+
+def test_every_hook_is_in_the_reference() -> None:
+    text = reference().render()
+    for name in vars(hookspecs):
+        assert not name.startswith("structout_") or f"`{name}`" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
