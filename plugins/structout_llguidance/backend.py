@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Final
 
@@ -18,7 +19,14 @@ from structout.vocabulary import Vocabulary
 from structout_llguidance.errors import WHAT, compile_error
 from structout_llguidance.examination import Examination, examine, find
 from structout_llguidance.lark import choice_grammar, permitted_tokens, regex_grammar, tag_grammar
-from structout_llguidance.matcher import LlguidanceGrammar, LlguidanceMatcher, address, build, is_exhausted
+from structout_llguidance.matcher import (
+    LlguidanceGrammar,
+    LlguidanceMatcher,
+    address,
+    breaks_lexer,
+    build,
+    is_exhausted,
+)
 from structout_llguidance.refusals import refusal
 from structout_llguidance.rules import ALWAYS_FOUND
 from structout_llguidance.schemas import prepared
@@ -118,14 +126,21 @@ class LlguidanceBackend:
         self, matchers: Sequence[LlguidanceMatcher], bitmask: Bitmask, rows: Sequence[int]
     ) -> Sequence[Status]:
         """Fills rows on llguidance's threads; see `structout.backend.SupportsBatchFill`."""
-        live = [(matcher.live(), row) for matcher, row in zip(matchers, rows, strict=True) if not matcher.is_terminated]
+        live = [(matcher, row) for matcher, row in zip(matchers, rows, strict=True) if not matcher.is_terminated]
         if live:
-            height, width = bitmask.shape
-            self._executor.unsafe_compute_mask_ptr(live, address(bitmask), width * bitmask.itemsize, height)
-        return [
-            Status.TERMINATED if matcher.is_terminated else matcher.finish(bitmask[row])
-            for matcher, row in zip(matchers, rows, strict=True)
-        ]
+            self._compute(live, bitmask)
+        return [matcher.finish(bitmask[row]) for matcher, row in zip(matchers, rows, strict=True)]
+
+    def _compute(self, live: Sequence[tuple[LlguidanceMatcher, int]], bitmask: Bitmask) -> None:
+        """Has the masks written, and notes which lexers broke. All lexers are held, in an order that all agree on."""
+        natives = [(matcher.native, row) for matcher, row in live]
+        height, width = bitmask.shape
+        with ExitStack() as held:
+            for lexer in sorted({matcher.lexer for matcher, _ in live}, key=id):
+                held.enter_context(lexer)
+            self._executor.unsafe_compute_mask_ptr(natives, address(bitmask), width * bitmask.itemsize, height)
+            for matcher, _ in live:
+                matcher.lexer.is_broken |= breaks_lexer(matcher.native)
 
 
 def _source(grammar: Mapping[str, Any]) -> str:

@@ -9,9 +9,8 @@ one too has failed.
 import ctypes
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
-import attrs
 import llguidance
 import numpy as np
 
@@ -42,13 +41,19 @@ def is_exhausted(native: llguidance.LLMatcher) -> bool:
     return native.get_error().startswith(_EXHAUSTED)
 
 
-class Lexer:
-    """What the matchers of a grammar share, and the matcher before its first token that they are copied from.
+def breaks_lexer(native: llguidance.LLMatcher) -> bool:
+    """Whether a matcher is in an error state because its lexer hit a limit."""
+    return native.is_error() and _LEXER_ERROR in native.get_error()
 
-    It is used by one thread at a time, as llguidance itself sees to; so whoever holds it knows whether it is broken.
+
+class Lexer:
+    """What the matchers of a grammar share.
+
+    Whoever calls a matcher that uses it has to hold it: only then is it known who broke it. llguidance itself lets only
+    one thread at a time use it, so nobody waits for longer.
 
     Attributes:
-        native: never advanced.
+        native: the matcher before its first token that all others are copied from.
         is_broken: whether it hit a limit, after which it allows nothing any more.
     """
 
@@ -117,12 +122,31 @@ def _stop_bits(stop_ids: frozenset[int]) -> tuple[tuple[int, int], ...]:
     return tuple((token >> 5, 1 << bit if (bit := token & 31) < 31 else -(1 << 31)) for token in stop_ids)
 
 
+class _Holding:
+    """Holds the lexer of a matcher, after a broken one has been replaced."""
+
+    __slots__ = ("_lexer", "_matcher")
+
+    def __init__(self, matcher: "LlguidanceMatcher") -> None:
+        self._matcher = matcher
+
+    def __enter__(self) -> llguidance.LLMatcher:
+        self._lexer = self._matcher.lexer.__enter__()
+        while self._lexer.is_broken:
+            self._lexer.__exit__()
+            self._lexer = self._matcher.renew().__enter__()
+        return self._matcher.native
+
+    def __exit__(self, *_: object) -> None:
+        self._lexer.__exit__()
+
+
 class LlguidanceMatcher:
     """The state of one sequence. Stop tokens never reach llguidance: where they end the text is decided here.
 
     Attributes:
-        lexer: the one that ``native`` uses.
-        native: None of its methods may be called without holding the lexer.
+        lexer: of ``native``.
+        native: llguidance's matcher, which has consumed all tokens but the stop token.
     """
 
     __slots__ = ("_grammar", "_stop_bits", "_stop_ids", "_terminated", "_tokens", "lexer", "native")
@@ -142,109 +166,101 @@ class LlguidanceMatcher:
 
     @property
     def is_accepting(self) -> bool:
-        with self._working():
-            return self.native.is_accepting()
+        with _Holding(self) as native:
+            return native.is_accepting()
 
-    def _working(self) -> AbstractContextManager[Lexer]:
-        """The lexer to be held. If it is broken, the sequence first goes on with a new one."""
-        while self.lexer.is_broken:
-            self.lexer = self._grammar.lexer()
-            with self.lexer:
-                if not self.lexer.is_broken:
-                    self._repeat()
+    def renew(self) -> Lexer:
+        """Goes on with the grammar's present lexer, which it returns. Raises `LimitReached`."""
+        self.lexer = self._grammar.lexer()
+        with self.lexer:
+            if not self.lexer.is_broken:
+                self._repeat()
         return self.lexer
 
     def _repeat(self) -> None:
-        """A new native matcher in the same state. The lexer is held."""
+        """Makes a native matcher that is in the state of the sequence. The lexer is held."""
         self.native = self.lexer.native.deep_copy()
         if self.native.try_consume_tokens(self._tokens) < len(self._tokens):
             self._give_up()
 
     def _give_up(self) -> NoReturn:
         """The lexer is held."""
-        reason = self.native.get_error().partition("\n")[0]
-        raise LimitReached(f"after {len(self._tokens)} tokens: {reason or 'tokens that were accepted are refused'}")
+        self.lexer.is_broken |= breaks_lexer(self.native)
+        reason = self.native.get_error().partition("\n")[0] or "tokens that were accepted are refused"
+        raise LimitReached(f"after {len(self._tokens)} tokens: {reason}")
 
     def fill(self, row: BitmaskRow) -> Status:
         """Raises `LimitReached`."""
         if self._terminated:
             return Status.TERMINATED
         self._compute(row)
-        return self.finish(row)
-    def live(self) -> llguidance.LLMatcher:
-        """The native matcher, on a lexer that works."""
-        if self._lexer.is_broken:
-            self._restart()
-        return self.native
+        self._complete(row)
+        return Status.OK
 
     def finish(self, row: BitmaskRow) -> Status:
-        """Makes the row of a mask out of what llguidance has written."""
+        """`fill` for a row that llguidance has written already. Raises `LimitReached`."""
+        if self._terminated:
+            return Status.TERMINATED
         if self.native.is_error():
-            self._recover(row)
+            self._compute(row)
+        self._complete(row)
+        return Status.OK
+
+    def _compute(self, row: BitmaskRow) -> None:
+        """Writes the tokens of text that may follow; once more on a new lexer if it breaks the present one."""
+        for is_last in (False, True):
+            with _Holding(self) as native:
+                if native.is_error():  # after a batch, which leaves it at that
+                    self._repeat()
+                self.native.unsafe_compute_mask_ptr(address(row), self._grammar.row_bytes)
+                if not self.native.is_error():
+                    return
+                if is_exhausted(self.native):
+                    row.fill(0)
+                    self._repeat()
+                    return
+                if is_last or not breaks_lexer(self.native):
+                    self._give_up()
+                self.lexer.is_broken = True
+
+    def _complete(self, row: BitmaskRow) -> None:
+        """Takes out what the grammar may not use, and puts in the stop tokens where the text is complete."""
         if self._grammar.permitted is not None:
             np.bitwise_and(row, self._grammar.permitted, out=row)
-        if self.native.is_accepting():
+        if self.is_accepting:
             for word, bit in self._stop_bits:
                 row[word] |= bit
         else:
             for word, bit in self._stop_bits:
                 row[word] &= ~bit
-        return Status.OK
-
-    def _recover(self, row: BitmaskRow) -> None:
-        """Fills the row after a failure, which llguidance never gets over by itself."""
-        if is_exhausted(self.native):
-            self._restart()
-            row.fill(0)
-            return
-        if _LEXER_ERROR not in self.native.get_error():
-            self._fail()
-        self._lexer.is_broken = True
-        self._restart()
-        self.native.unsafe_compute_mask_ptr(address(row), self._grammar.row_bytes)
-        if self.native.is_error():
-            self._lexer.is_broken = True
-            self._fail()
-
-    def _restart(self) -> None:
-        """A new native matcher in the same state."""
-        self._lexer = self._grammar.lexer()
-        self.native = self._lexer.native.deep_copy()
-        if self.native.try_consume_tokens(self._tokens) < len(self._tokens):
-            self._lexer.is_broken = True
-            self._fail()
-
-    def _fail(self) -> None:
-        reason = self.native.get_error().partition("\n")[0]
-        raise LimitReached(
-            f"after {len(self._tokens)} tokens: {reason or 'tokens were refused that had been accepted'}"
-        )
 
     def accept(self, token: int) -> Status:
         """Raises `LimitReached`."""
         if self._terminated:
             return Status.TERMINATED
-        native = self.live()
         if token in self._stop_ids:
-            self._terminated = native.is_accepting()
+            self._terminated = self.is_accepting
             return Status.OK if self._terminated else Status.REJECTED
         if not self._grammar.permits(token):
             return Status.REJECTED
-        if native.try_consume_tokens([token]):
-            self._tokens.append(token)
-            return Status.OK
-        if native.is_error():
-            self._fail()
-        return Status.REJECTED
+        with _Holding(self) as native:
+            if native.try_consume_tokens([token]):
+                self._tokens.append(token)
+                return Status.OK
+            if native.is_error():
+                self._give_up()
+            return Status.REJECTED
 
     def rollback(self, tokens: int) -> Status:
         if tokens and self._terminated:
             self._terminated = False
             tokens -= 1
         if tokens:
+            before = self.native
             del self._tokens[-tokens:]
-            if self._lexer.is_broken or not self.native.rollback(tokens):
-                self._restart()
+            with _Holding(self) as native:
+                if native is before and not native.rollback(tokens):
+                    self._repeat()
         return Status.OK
 
     def fork(self) -> "LlguidanceMatcher":
@@ -254,6 +270,7 @@ class LlguidanceMatcher:
         copy._stop_bits = self._stop_bits
         copy._tokens = self._tokens.copy()
         copy._terminated = self._terminated
-        copy.native = self.live().deep_copy()
-        copy._lexer = self._lexer
+        with _Holding(self) as native:
+            copy.native = native.deep_copy()
+            copy.lexer = self.lexer
         return copy

@@ -94,7 +94,7 @@ class _Rewriter:
                 return {"anyOf": [self._schema(part) for part in parts(node, keyword)]}
             case "allOf" as keyword:
                 restricting = [part for part in parts(node, keyword) if not allows_all(part.schema)]
-                return {"allOf": [self._schema(part) for part in restricting or parts(node, keyword)]}
+                return {"allOf": [self._schema(part) for part in restricting]} if restricting else _ANY
             case _:
                 return self._typed(node)
 

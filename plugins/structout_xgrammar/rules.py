@@ -313,6 +313,11 @@ _UNENFORCED_IN_SPACED: Final = tuple(
 )
 
 _NARROWED: Final = (
+    Rule(
+        "required",
+        "has names that properties does not list, whose members come before other such members",
+        when=_for_type("object", _unlisted),
+    ),
     *(
         Rule(keyword, "leaves out values that are not objects", when=_alone(without("type")))
         for keyword in OBJECT_MARKS

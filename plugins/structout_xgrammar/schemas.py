@@ -24,15 +24,21 @@ def unenforced(spec: JsonSchema) -> Result[tuple[Finding, ...], GrammarError]:
     return _index(spec).and_then(lambda index: findings(spec, rules.unenforced(spec, index)))
 
 
+def narrowed(spec: JsonSchema) -> Result[tuple[Finding, ...], GrammarError]:
+    """What the table knows that is left out of a spec's language."""
+    return findings(spec, rules.narrowed(spec))
+
+
 def translate_schema(spec: JsonSchema) -> Result[Translation, GrammarError]:
     """What xgrammar gets for a spec whose schema is valid."""
     automata: dict[str, Automaton] = {}
-    match rewrite(spec, automata), findings(spec, rules.narrowed(spec)):
+    match rewrite(spec, automata), narrowed(spec):
         case (Err() as error, _) | (_, Err() as error):
             return error
-        case Ok((schema, left_out)), Ok(narrowed):
-            source = SchemaSource(json.dumps(schema), automata, spec.serialization, _has_parts(spec))
-            return Ok(Translation(source, tuple(left_out), narrowed))
+        case Ok((schema, left_out)), Ok(leaving_out):
+            has_parts = _has_parts(spec) or (isinstance(schema, dict) and "anyOf" in schema)
+            source = SchemaSource(json.dumps(schema), automata, spec.serialization, has_parts)
+            return Ok(Translation(source, tuple(left_out), leaving_out))
 
 
 def rewrite(spec: JsonSchema, automata: dict[str, Automaton]) -> Result[tuple[Schema, list[Finding]], GrammarError]:

@@ -18,7 +18,7 @@ class SchemaSource:
         text: the rewritten schema.
         automata: what its patterns stand for.
         serialization: how its instances are written.
-        has_parts: whether there are subschemas in the original.
+        has_parts: whether it may be satisfiable although a part of it is not.
     """
 
     text: str

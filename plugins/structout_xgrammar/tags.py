@@ -1,7 +1,7 @@
 """Structural tags: the schemas and regular expressions in them are rewritten as they are when they stand alone."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -17,7 +17,7 @@ from structout_xgrammar.ebnf import rules
 from structout_xgrammar.errors import BACKEND
 from structout_xgrammar.grammars import ebnf_findings, lark_findings
 from structout_xgrammar.patterns import read
-from structout_xgrammar.schemas import rewrite
+from structout_xgrammar.schemas import narrowed, rewrite
 from structout_xgrammar.sources import TagSource, Translation
 
 _TOKEN_FORMATS: Final = frozenset({"token", "exclude_token", "any_tokens", "token_triggered_tags", "token_dispatch"})
@@ -41,13 +41,15 @@ def translate_tag(spec: StructuralTag) -> Result[Translation, GrammarError]:
     except (ValueError, RecursionError) as error:
         message = "The structural tag is not JSON, or nested too deeply."
         return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, backend=BACKEND, detail=str(error)))
-    return Ok(Translation(TagSource(json.dumps(tag), rewriter.automata), tuple(rewriter.unenforced)))
+    source = TagSource(json.dumps(tag), rewriter.automata)
+    return Ok(Translation(source, tuple(rewriter.unenforced), tuple(rewriter.narrowed)))
 
 
 class _Rewriter:
     def __init__(self, policy: Policy) -> None:
         self.automata: dict[str, Automaton] = {}
         self.unenforced: list[Finding] = []
+        self.narrowed: list[Finding] = []
         self._policy = policy
 
     def rewrite(self, value: Any, pointer: str) -> Any:
@@ -84,17 +86,13 @@ class _Rewriter:
             if value.get(name, default) != default:
                 raise self._refused(pointer, name, "is not supported")
         schema = JsonSchema(json.dumps(value.get("json_schema")), policy=self._policy)
-        match rewrite(schema, self.automata):
-            case Err(error):
-                raise _Refused(attrs.evolve(error, pointer=self._inside(pointer, error.pointer or "")))
-            case Ok((rewritten, unenforced)):
-                self.unenforced += [
-                    attrs.evolve(finding, pointer=self._inside(pointer, finding.pointer)) for finding in unenforced
-                ]
+        match rewrite(schema, self.automata), narrowed(schema):
+            case (Err(error), _) | (_, Err(error)):
+                raise _Refused(attrs.evolve(error, pointer=_inside(pointer, error.pointer or "")))
+            case Ok((rewritten, left_out)), Ok(leaving_out):
+                self.unenforced += _moved(left_out, pointer)
+                self.narrowed += _moved(leaving_out, pointer)
                 return value | {"json_schema": rewritten}
-
-    def _inside(self, pointer: str, inner: str) -> str:
-        return join(pointer, "json_schema") + inner
 
     def _regex(self, value: dict[str, Any], pointer: str) -> dict[str, Any]:
         pattern = value.get("pattern")
@@ -114,3 +112,11 @@ class _Rewriter:
     def _refused(self, pointer: str, keyword: str, reason: str, kind: ErrorKind = ErrorKind.UNSUPPORTED) -> _Refused:
         message = f"{keyword!r} of a structural tag {reason}."
         return _Refused(GrammarError(kind=kind, message=message, pointer=pointer, keyword=keyword, backend=BACKEND))
+
+
+def _inside(pointer: str, inner: str) -> str:
+    return join(pointer, "json_schema") + inner
+
+
+def _moved(findings: Iterable[Finding], pointer: str) -> list[Finding]:
+    return [attrs.evolve(finding, pointer=_inside(pointer, finding.pointer)) for finding in findings]

@@ -12,7 +12,17 @@ import torch
 
 from engine_adapter.embedded import forward as forward_module
 from engine_adapter.embedded.engine import Engine, Event, run
-from engine_adapter.embedded.request import Request
+from engine_adapter.embedded.request import (
+    Blocked,
+    Decoding,
+    Ended,
+    Prefilling,
+    Request,
+    Sequence,
+    State,
+    Waiting,
+    moved,
+)
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReason
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.sampling.batch import SamplingBatch
@@ -540,3 +550,53 @@ def test_a_late_row_leaves_its_step_and_changes_no_output(prompt_length: int) ->
     assert (never.error.kind, never.error.consequence.http_status) == (ErrorKind.TIMED_OUT, 400)
     assert isinstance(outcomes["trie"], Finished)
     assert outcomes["late"] == outcomes["trie"]
+
+
+STATES: tuple[State, ...] = (
+    Blocked(),
+    Waiting(),
+    Prefilling(1),
+    Decoding(),
+    Ended(Aborted()),
+)
+LEGAL = {
+    ("Blocked", "Waiting"), ("Blocked", "Ended"),
+    ("Waiting", "Prefilling"), ("Waiting", "Ended"),
+    ("Prefilling", "Prefilling"), ("Prefilling", "Decoding"), ("Prefilling", "Waiting"), ("Prefilling", "Ended"),
+    ("Decoding", "Waiting"), ("Decoding", "Ended"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("to", STATES, ids=lambda state: type(state).__name__)
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_mistake_two_fields_for_three_states(state: State, to: State) -> None:
+    """Where a request stands is one value, moved by one function that knows every legal move; the end has none."""
+    if (type(state).__name__, type(to).__name__) in LEGAL:
+        assert moved(state, to) is to
+    else:
+        with pytest.raises(ValueError, match="cannot move"):
+            moved(state, to)
+
+
+def test_mistake_an_error_output_before_the_state_changed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure is told only once the state says so: if the change itself is interrupted, nothing was told by it, and
+    the request still ends, once."""
+    engine.add(Request(id="a", prompt=(1,), spec=Choice(("refuse",)))).unwrap()
+    original, interrupted = Sequence.move, [True]
+
+    def move(self: Sequence, to: State) -> None:
+        if isinstance(to, Ended) and interrupted:
+            interrupted.pop()
+            raise RuntimeError("between two lines")
+        original(self, to)
+
+    monkeypatch.setattr(Sequence, "move", move)
+    told: list[Event] = []
+    for _ in range(20):
+        engine.wait_for_work(1.0)
+        told += engine.step().events
+        if not engine.unfinished:
+            break
+    assert not interrupted, "the change of state was interrupted"
+    assert list(ends(told)) == ["a"]
+    assert engine.unfinished == 0
