@@ -9,7 +9,7 @@ one too has failed.
 import ctypes
 import threading
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 import llguidance
 import numpy as np
@@ -181,53 +181,54 @@ class LlguidanceMatcher:
         """Makes a native matcher that is in the state of the sequence. The lexer is held."""
         self.native = self.lexer.native.deep_copy()
         if self.native.try_consume_tokens(self._tokens) < len(self._tokens):
-            self._give_up()
+            raise self._failure()
 
-    def _give_up(self) -> NoReturn:
-        """The lexer is held."""
+    def _failure(self) -> LimitReached:
+        """What to raise after the native matcher failed. The lexer is held, and marked if it broke."""
         self.lexer.is_broken |= breaks_lexer(self.native)
         reason = self.native.get_error().partition("\n")[0] or "tokens that were accepted are refused"
-        raise LimitReached(f"after {len(self._tokens)} tokens: {reason}")
+        return LimitReached(f"after {len(self._tokens)} tokens: {reason}")
 
     def fill(self, row: BitmaskRow) -> Status:
         """Raises `LimitReached`."""
         if self._terminated:
             return Status.TERMINATED
-        self._compute(row)
-        self._complete(row)
+        self._complete(row, self._compute(row))
         return Status.OK
 
     def finish(self, row: BitmaskRow) -> Status:
         """`fill` for a row that llguidance has written already. Raises `LimitReached`."""
         if self._terminated:
             return Status.TERMINATED
-        if self.native.is_error():
-            self._compute(row)
-        self._complete(row)
+        is_accepting = self._compute(row) if self.native.is_error() else self.is_accepting
+        self._complete(row, is_accepting)
         return Status.OK
 
-    def _compute(self, row: BitmaskRow) -> None:
-        """Writes the tokens of text that may follow; once more on a new lexer if it breaks the present one."""
+    def _compute(self, row: BitmaskRow) -> bool:
+        """Writes the tokens of text that may follow, and returns whether the text is complete.
+
+        Tries it once more, on a new lexer, if it breaks the present one.
+        """
         for is_last in (False, True):
             with _Holding(self) as native:
                 if native.is_error():  # after a batch, which leaves it at that
                     self._repeat()
                 self.native.unsafe_compute_mask_ptr(address(row), self._grammar.row_bytes)
-                if not self.native.is_error():
-                    return
-                if is_exhausted(self.native):
+                if self.native.is_error() and is_exhausted(self.native):
                     row.fill(0)
                     self._repeat()
-                    return
-                if is_last or not breaks_lexer(self.native):
-                    self._give_up()
-                self.lexer.is_broken = True
+                if not self.native.is_error():
+                    return self.native.is_accepting()
+                failure = self._failure()
+                if is_last or not self.lexer.is_broken:
+                    raise failure
+        raise AssertionError("the second time is the last")
 
-    def _complete(self, row: BitmaskRow) -> None:
+    def _complete(self, row: BitmaskRow, is_accepting: bool) -> None:
         """Takes out what the grammar may not use, and puts in the stop tokens where the text is complete."""
         if self._grammar.permitted is not None:
             np.bitwise_and(row, self._grammar.permitted, out=row)
-        if self.is_accepting:
+        if is_accepting:
             for word, bit in self._stop_bits:
                 row[word] |= bit
         else:
@@ -248,7 +249,7 @@ class LlguidanceMatcher:
                 self._tokens.append(token)
                 return Status.OK
             if native.is_error():
-                self._give_up()
+                raise self._failure()
             return Status.REJECTED
 
     def rollback(self, tokens: int) -> Status:

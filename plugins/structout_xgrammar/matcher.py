@@ -1,12 +1,19 @@
 """One sequence's state, over xgrammar's matcher."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from structout.backend import BitmaskRow, Status
 
 if TYPE_CHECKING:
     from xgrammar import GrammarMatcher
+
+
+# Looking a member up in its enum costs as much as all else that accept() does itself.
+_OK: Final = Status.OK
+_REJECTED: Final = Status.REJECTED
 
 
 class XgrammarMatcher:
@@ -18,54 +25,58 @@ class XgrammarMatcher:
         native: xgrammar's matcher.
     """
 
-    __slots__ = ("_is_text", "_stops", "_terminated", "_text_stops", "native")
+    __slots__ = ("_accept", "_fill", "_is_text", "_stops", "_terminated", "_text_stops", "native")
 
-    def __init__(self, native: "GrammarMatcher", is_text: bytes, stop_token_ids: Sequence[int]) -> None:
+    def __init__(self, native: "GrammarMatcher", is_text: bytes, stop_token_ids: Collection[int]) -> None:
         """``is_text`` has a byte for every id: 1 for tokens that stand for text."""
         self.native = native
+        self._fill, self._accept = native.fill_next_token_bitmask, native.accept_token
         self._is_text = is_text
         self._stops = frozenset(stop_token_ids)
-        self._text_stops = [token for token in self._stops if is_text[token]]
+        self._text_stops = [(token // 32, _all_but(token % 32)) for token in self._stops if is_text[token]]
         self._terminated = False
 
     def fill(self, row: BitmaskRow) -> Status:
         if self._terminated:
             return Status.TERMINATED
-        self.native.fill_next_token_bitmask(row)
+        self._fill(row)
         if self._text_stops:
             self.clear_stops(row)
-        return Status.OK
+        return _OK
 
     def clear_stops(self, row: BitmaskRow) -> None:
         """Takes the stop tokens that are text out of a row that xgrammar has filled, unless the text may end."""
         if not self.native.is_completed():
-            for token in self._text_stops:
-                row[token // 32] &= ~(1 << token % 32)
+            for word, mask in self._text_stops:
+                row[word] &= mask
 
     def accept(self, token: int) -> Status:
         if self._terminated:
             return Status.TERMINATED
         if token in self._stops:
-            self._terminated = self.native.is_completed() and self.native.accept_token(token)
-            return Status.OK if self._terminated else Status.REJECTED
-        accepted = self._is_text[token] and self.native.accept_token(token)
-        return Status.OK if accepted else Status.REJECTED
+            self._terminated = self.native.is_completed() and self._accept(token)
+            return _OK if self._terminated else _REJECTED
+        return _OK if self._is_text[token] and self._accept(token) else _REJECTED
 
     def rollback(self, tokens: int) -> Status:
         if tokens:
             self.native.rollback(tokens)
             self._terminated = False
-        return Status.OK
+        return _OK
 
     def fork(self) -> "XgrammarMatcher":
-        copy = XgrammarMatcher(self.native.fork(), self._is_text, tuple(self._stops))
+        copy = XgrammarMatcher(self.native.fork(), self._is_text, self._stops)
         copy._terminated = self._terminated
         return copy
 
     @property
     def is_accepting(self) -> bool:
-        return self._terminated or bool(self.native.is_completed())
+        return self._terminated or self.native.is_completed()
 
     @property
     def is_terminated(self) -> bool:
         return self._terminated
+
+
+def _all_but(bit: int) -> np.int32:
+    return np.uint32(0xFFFFFFFF ^ (1 << bit)).view(np.int32)

@@ -91,7 +91,7 @@ class _Rewriter:
             case "const" | "enum":
                 return {"enum": values} if (values := allowed_values(node)) else False
             case "anyOf" | "oneOf" as keyword:
-                return {"anyOf": [self._schema(part) for part in parts(node, keyword)]}
+                return _any_of([self._schema(part) for part in parts(node, keyword)])
             case "allOf" as keyword:
                 restricting = [part for part in parts(node, keyword) if not allows_all(part.schema)]
                 return {"allOf": [self._schema(part) for part in restricting]} if restricting else _ANY
@@ -111,11 +111,7 @@ class _Rewriter:
         if types(node) is None and allows_all(node.schema):
             return _ANY
         names = written_types(node)
-        found = [self._of_type(node, name) for name in names if name != "integer" or "number" not in names]
-        options = [option for option in found if option is not False]
-        if len(options) < 2:
-            return options[0] if options else False
-        return {"anyOf": options}
+        return _any_of([self._of_type(node, name) for name in names if name != "integer" or "number" not in names])
 
     def _of_type(self, node: Node, name: str) -> Schema:
         match name:
@@ -191,12 +187,10 @@ class _Rewriter:
 
     def _properties(self, node: Node) -> dict[str, Schema]:
         """The listed members, and behind them required ones that are not listed."""
-        required, closed = node.keywords.get("required", ()), self._is_closed(node)
-        listed = {
-            str(part.path[-1]): self._schema(part)
-            for part in parts(node, "properties")
-            if part.schema is not False or not closed or part.path[-1] in required
-        }
+        required = node.keywords.get("required", ())
+        listed = {str(part.path[-1]): self._schema(part) for part in parts(node, "properties")}
+        if self._is_closed(node):
+            listed = {name: schema for name, schema in listed.items() if schema is not False or name in required}
         for name in required if "patternProperties" not in node.keywords else ():
             if name not in listed:
                 listed[name] = self._others(node)
@@ -219,6 +213,14 @@ class _Rewriter:
 
     def _name(self, node: Node) -> Schema:
         return self._schema(node) if decider(node) else self._string(node)
+
+
+def _any_of(options: list[Schema]) -> Schema:
+    """One of several schemas. xgrammar refuses a schema that nothing satisfies, wherever it stands."""
+    options = [option for option in options if option is not False]
+    if len(options) < 2:
+        return options[0] if options else False
+    return {"anyOf": options}
 
 
 def _counts(keywords: Mapping[str, Any], *names: str) -> dict[str, Any]:

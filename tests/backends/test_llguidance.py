@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -582,6 +583,22 @@ def test_drafts_that_reach_a_limit_leave_the_sequence_as_it_was() -> None:
     row = new_row()
     assert constraint.fill(row) is Status.OK
     assert bits(row) == {ord("x"), ord("y")}
+
+
+def test_a_limit_in_one_thread_refuses_no_token_in_another() -> None:
+    """If the lexer broke between a sequence's mask and its token, the token would seem to be refused."""
+    grammar = compiled(TRAP)
+
+    def walk(seed: int) -> list[Status]:
+        constraint, row, draw, statuses = grammar.start().unwrap(), new_row(), random.Random(seed), []
+        for _ in range(12):
+            if constraint.fill(row) is not Status.OK:
+                break
+            statuses.append(constraint.accept(draw.choice(sorted(bits(row) - {EOS}))))
+        return statuses
+
+    with ThreadPoolExecutor(4) as threads:
+        assert {status for statuses in threads.map(walk, range(24)) for status in statuses} == {Status.OK}
 
 
 def test_a_text_that_this_vocabulary_cannot_write_is_a_dead_end() -> None:
