@@ -96,7 +96,7 @@ def generate(
     requests = [
         Request(
             id=str(index),
-            prompt=local.encode_turn(f"Write one JSON document for this JSON Schema:\n{spec.text[:600]}")[:512],
+            prompt=local.encode_turn(f"Write one JSON document for this JSON Schema:\n{spec.text[:300]}")[:512],
             max_tokens=max_tokens,
             sampling=SamplingParams(temperature=1.0, seed=seed + index),
             spec=spec,

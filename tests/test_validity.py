@@ -21,7 +21,7 @@ def local() -> Iterator[Local]:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_finished_outputs_are_valid(local: Local, backend: str) -> None:
     corpus: Path = maskbench_file()
-    [tally] = measure(local, corpus, backend, generations=20, seed=11, max_tokens=160, direct=False)
+    [tally] = measure(local, corpus, backend, generations=20, seed=11, max_tokens=80, direct=False)
     assert tally.accepted == 20
     assert tally.failed == 0
     assert tally.finished > 0
