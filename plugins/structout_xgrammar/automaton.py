@@ -108,8 +108,7 @@ class _Thompson:
             case Repeat(part, lower, None):
                 return self._chain([*(self.build(part) for _ in range(lower)), self._loop(part)])
             case Repeat(part, lower, int(upper)):
-                optional = (self._optional(part) for _ in range(upper - lower))
-                return self._chain([*(self.build(part) for _ in range(lower)), *optional])
+                return self._chain([*(self.build(part) for _ in range(lower)), self._at_most(part, upper - lower)])
             case _:
                 return self._fork(tree)
 
@@ -133,9 +132,14 @@ class _Thompson:
             end = last
         return start, end
 
-    def _optional(self, tree: Tree) -> tuple[int, int]:
-        start, end = self.build(tree)
-        self._empty[start].append(end)
+    def _at_most(self, tree: Tree, count: int) -> tuple[int, int]:
+        start, end = self._state(), self._state()
+        here = start
+        for _ in range(count):
+            first, last = self.build(tree)
+            self._empty[here] += [first, end]  # past all the others, which keeps closures small
+            here = last
+        self._empty[here].append(end)
         return start, end
 
     def _loop(self, tree: Tree) -> tuple[int, int]:

@@ -35,10 +35,10 @@ def grammar_error(error: RuntimeError, text: str) -> GrammarError:
     )
 
 
-def schema_error(error: RuntimeError, *, has_parts: bool) -> GrammarError:
-    """The error for a valid JSON Schema. One with subschemas may be satisfiable although one of those is not."""
+def schema_error(error: RuntimeError, *, is_simple: bool) -> GrammarError:
+    """The error for a valid JSON Schema. One that is not simple may be satisfiable although a part of it is not."""
     message = _message(error)
-    if not has_parts and _EMPTY.search(message):
+    if is_simple and _EMPTY.search(message):
         return GrammarError(
             kind=ErrorKind.UNSATISFIABLE,
             message=f"No value satisfies this schema, it is unsatisfiable: {message}.",

@@ -1,8 +1,8 @@
 """The grammar that xgrammar makes of a JSON Schema, as text, with its rules for strings replaced by sound ones.
 
-xgrammar prints a grammar as EBNF that it reads back to the same grammar. Between the two: escapes do not make lone
-surrogates, nor spell the name of a listed member among the additional ones; strings whose characters are counted have
-no raw control characters; the patterns that stand for automata become their rules.
+xgrammar prints a grammar as EBNF that it reads back to the same grammar, but for the digits behind a ``\\x``. Between
+the two: escapes do not make lone surrogates, nor spell the name of a listed member among the additional ones; strings
+whose characters are counted have no raw control characters; the patterns that stand for automata become their rules.
 """
 
 import re
@@ -19,9 +19,11 @@ _COUNTED: Final = re.compile(r"^(\S+_characters(?:_\d+)?) ::= \(\(\[\^\\\"\\\\\\
 _OTHER_NAME: Final = re.compile(r"^\S+_addl_key(?:_\d+)* ::= .*$", re.MULTILINE)
 _AUTOMATON: Final = re.compile(r'^(\S+) ::= Regex\("(automaton\d+)", json_string=true\)$', re.MULTILINE)
 
+_PRINTED_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|.)")
+
 _XGRAMMARS_ESCAPE: Final = r'(([\"\\/bfnrt]) | ("u" [A-Fa-f0-9] [A-Fa-f0-9] [A-Fa-f0-9] [A-Fa-f0-9]))'
-_XGRAMMARS_CHARACTER: Final = r"[^\0-\x1f\"\\\r\n"
-_CHARACTER: Final = r"[^\0-\x1f\"\\\ud800-\udfff"
+_XGRAMMARS_CHARACTER: Final = r"[^\0-\u001f\"\\\r\n"
+_CHARACTER: Final = r"[^\0-\u001f\"\\\ud800-\udfff"
 
 _HEX: Final = "[0-9A-Fa-f]"
 _CONTROL: Final = f'"u00" [01] {_HEX}'
@@ -47,6 +49,7 @@ def link(grammar: str, automata: Mapping[str, Automaton], escapes: Escapes) -> s
     Raises:
         UnknownGrammar: it does not look as xgrammar 0.2 prints it.
     """
+    grammar = _PRINTED_ESCAPE.sub(_with_four_digits, grammar)
     _check_strings(grammar)
     escape = _MINIMAL_ESCAPE if escapes is Escapes.MINIMAL else _ANY_ESCAPE
     grammar = _ESCAPE.sub(lambda rule: f"{rule[1]} ::= {escape}", grammar)
@@ -55,6 +58,11 @@ def link(grammar: str, automata: Mapping[str, Automaton], escapes: Escapes) -> s
     if _OTHER_NAME.search(grammar):
         grammar = _OTHER_NAME.sub(_other_name, grammar) + _NAME_RULES
     return _with_automata(grammar, automata)
+
+
+def _with_four_digits(escape: re.Match[str]) -> str:
+    """``\\xe9`` as ``\\u00e9``. xgrammar prints two digits behind ``\\x``, and reads as many as there are."""
+    return rf"\u00{escape[1]}" if escape[1] else escape[0]
 
 
 def _check_strings(grammar: str) -> None:

@@ -46,7 +46,7 @@ class XgrammarMatcher:
 
     def clear_stops(self, row: BitmaskRow) -> None:
         """Takes the stop tokens that are text out of a row that xgrammar has filled, unless the text may end."""
-        if not self.native.is_completed():
+        if self._text_stops and not self.native.is_completed():
             for word, mask in self._text_stops:
                 row[word] &= mask
 

@@ -53,13 +53,18 @@ def prepare(
 _ANY: Final[Schema] = {}
 """xgrammar has a rule for what this stands for, but makes one at each place where ``true`` does."""
 
-_ROUNDING: Final[Mapping[str, Callable[[float], int]]] = {
-    "minimum": math.ceil,
-    "maximum": math.floor,
-    "exclusiveMinimum": math.floor,
-    "exclusiveMaximum": math.ceil,
+_INTEGER_BOUNDS: Final[Mapping[str, Callable[[float], int]]] = {
+    "minimum": lambda bound: math.ceil(_clamped(bound, -(2**63), 2**64)),
+    "maximum": lambda bound: math.floor(_clamped(bound, -(2**64), 2**63 - 1)),
+    "exclusiveMinimum": lambda bound: math.floor(_clamped(bound, -(2**63), 2**64)),
+    "exclusiveMaximum": lambda bound: math.ceil(_clamped(bound, -(2**64), 2**63 - 1)),
 }
-"""The bound for integers that says the same as one with decimals, which xgrammar refuses."""
+"""The bound for integers that says the same as one with decimals, which xgrammar refuses, as it does what is beyond 64
+bits: of that it gets the nearest which it takes, if that rules out more."""
+
+
+def _clamped(bound: float, least: int, greatest: int) -> float:
+    return max(least, min(bound, greatest))
 
 
 class _Rewriter:
@@ -152,9 +157,9 @@ class _Rewriter:
         return placeholder
 
     def _integer(self, node: Node) -> dict[str, Any]:
-        schema = {name: _ROUNDING[name](bound) for name, bound in bounds(node).items()}
-        divisor = node.keywords.get("multipleOf")
-        return schema | ({} if divisor is None or divisor != int(divisor) else {"multipleOf": int(divisor)})
+        schema = {name: _INTEGER_BOUNDS[name](bound) for name, bound in bounds(node).items()}
+        divisor = float(node.keywords.get("multipleOf", 1))
+        return schema | ({"multipleOf": int(divisor)} if divisor.is_integer() and divisor > 1 else {})
 
     def _array(self, node: Node) -> dict[str, Any]:
         keywords = node.keywords

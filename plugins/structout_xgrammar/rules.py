@@ -1,4 +1,4 @@
-"""What xgrammar does not enforce of a JSON Schema, and what it leaves out: two tables, with their reasons.
+"""What xgrammar does not enforce of a JSON Schema: the table, with its reasons.
 
 All of it was seen in xgrammar 0.2.9, in its converter's source and on the official test suite, MaskBench and public
 bug reports. What `structout_xgrammar.prepare` makes good is not in here.
@@ -10,14 +10,21 @@ import re
 from typing import Any, Final
 
 from structout.schema.references import ReferenceIndex
-from structout.schema.scan import Condition, Rule, all_of, beside, value_matches, without
+from structout.schema.scan import Condition, Rule, all_of, beside, value_matches
 from structout.schema.walk import Node
-from structout.spec import FormatMode, JsonSchema, KeyOrder, Policy, Whitespace
+from structout.spec import FormatMode, JsonSchema, Policy, Whitespace
+from structout_xgrammar.conditions import (
+    BOUNDS,
+    LOWER_BOUNDS,
+    UPPER_BOUNDS,
+    alone,
+    for_type,
+    has_unlisted,
+    writes_fractions,
+)
 from structout_xgrammar.disjoint import broad, pairwise_disjoint, types_of
-from structout_xgrammar.formats import EXACT, FORMATS
+from structout_xgrammar.formats import FORMATS
 from structout_xgrammar.reading import (
-    ARRAY_MARKS,
-    OBJECT_MARKS,
     RESTRICTING,
     Follow,
     additional,
@@ -27,25 +34,19 @@ from structout_xgrammar.reading import (
     follower,
     has_others,
     has_references,
-    is_closed,
     is_name_schema,
     parts,
     restricts,
     types,
-    written_types,
 )
-from structout_xgrammar.strings import is_counted_without_escapes
-
-_LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
-_UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
-_BOUNDS: Final = _LOWER_BOUNDS + _UPPER_BOUNDS
 
 
 def unenforced(spec: JsonSchema, references: ReferenceIndex) -> tuple[Rule, ...]:
     """What lets through more than the schema does, under the spec's modes."""
     follow = follower(references)
     return (
-        *_passed_over(follow),
+        *_PASSED_OVER,
+        *_passed_over_types(follow),
         Rule("oneOf", "is taken for anyOf, and its schemas may overlap", when=_decides_unless_disjoint(follow)),
         *_UNENFORCED,
         *_object_rules(exact=spec.policy is Policy.EXACT),
@@ -54,64 +55,39 @@ def unenforced(spec: JsonSchema, references: ReferenceIndex) -> tuple[Rule, ...]
     )
 
 
-def narrowed(spec: JsonSchema) -> tuple[Rule, ...]:
-    """What lets through less than the schema does, under the spec's modes."""
-    exact, asserts_format = spec.policy is Policy.EXACT, spec.format_mode is FormatMode.ASSERT
-
-    def closed(node: Node, _keyword: str) -> bool:
-        return is_closed(node, exact=exact)
-
-    def unescaped(node: Node, _keyword: str) -> bool:
-        return is_counted_without_escapes(node.keywords, asserts_format=asserts_format)
-
-    return (
-        Rule("properties", "leaves out members that it does not list", when=_for_type("object", closed)),
-        *(
-            Rule(keyword, "leaves out characters that JSON escapes", when=_for_type("string", unescaped))
-            for keyword in ("minLength", "maxLength")
-        ),
-        *_NARROWED,
-        *(_NARROWED_FORMATS if asserts_format else ()),
-        *(_NARROWED_IN_ANY_ORDER if spec.serialization.key_order is KeyOrder.ANY else ()),
-    )
-
-
-def _alone(*conditions: Condition) -> Condition:
-    """Where no decider stands in the same schema, and all of the conditions hold."""
-    return all_of(lambda node, _keyword: decider(node) is None, *conditions)
-
-
-def _for_type(name: str, *conditions: Condition) -> Condition:
-    """Where values of a type are written, and all of the conditions hold."""
-    return _alone(lambda node, _keyword: name in broad(written_types(node)), *conditions)
-
-
 # Keywords beside a decider
 
 
-def _passed_over(follow: Follow) -> tuple[Rule, ...]:
-    return tuple(
-        Rule(keyword, f"is ignored beside {winner}", when=_loses_to(winner, follow))
-        for winner in ("$ref", "anyOf", "oneOf", "allOf")
-        for keyword in sorted(RESTRICTING - {winner})
-    )
+_WINNERS: Final = ("$ref", "anyOf", "oneOf", "allOf")
 
 
-def _loses_to(winner: str, follow: Follow) -> Condition:
-    def loses(node: Node, keyword: str) -> bool:
-        if decider(node) != winner or not restricts(keyword, node.keywords[keyword]):
-            return False
-        return keyword != "type" or not _implies_type(node, winner, follow)
-
-    return loses
+def _loses_to(winner: str) -> Condition:
+    return lambda node, keyword: decider(node) == winner and restricts(keyword, node.keywords[keyword])
 
 
-def _implies_type(node: Node, winner: str, follow: Follow) -> bool:
-    """Whether the schemas under ``winner`` allow no types but those that ``node`` declares."""
+def _is_ignored(keyword: str, winner: str, *conditions: Condition) -> Rule:
+    return Rule(keyword, f"is ignored beside {winner}", when=all_of(_loses_to(winner), *conditions))
+
+
+_PASSED_OVER: Final = tuple(
+    _is_ignored(keyword, winner) for winner in _WINNERS for keyword in sorted(RESTRICTING - {winner, "type"})
+)
+
+
+def _passed_over_types(follow: Follow) -> tuple[Rule, ...]:
+    def matters(node: Node, _keyword: str) -> bool:
+        return not _implies_type(node, follow)
+
+    return tuple(_is_ignored("type", winner, matters) for winner in _WINNERS)
+
+
+def _implies_type(node: Node, follow: Follow) -> bool:
+    """Whether the schemas under its decider allow no types but those that ``node`` declares."""
     declared = frozenset(types(node) or ())
     if "integer" in declared and "number" not in declared:
         return False  # types are compared with integers counted as numbers
-    branches = parts(node, winner) if winner != "$ref" else [follow(node)]
+    winner = decider(node)
+    branches = [follow(node)] if winner in (None, "$ref") else parts(node, winner)
     found = [types_of(branch, follow) for branch in branches]
     return frozenset().union(*found) <= broad(declared)
 
@@ -154,20 +130,16 @@ _MAX_DIVISOR: Final = 1024
 _MAX_WIDTH: Final = 10_000
 
 
-def _divisor_is_ignored(node: Node, _keyword: str) -> bool:
-    divisor = node.keywords["multipleOf"]
-    if _writes_fractions(node) or divisor != int(divisor) or divisor > _MAX_DIVISOR:
+def _divisor_is_ignored(node: Node, keyword: str) -> bool:
+    divisor = node.keywords[keyword]
+    if writes_fractions(node, keyword) or not float(divisor).is_integer() or divisor > _MAX_DIVISOR:
         return True
     found = bounds(node)
-    lower = [found[name] for name in _LOWER_BOUNDS if name in found]
-    upper = [found[name] for name in _UPPER_BOUNDS if name in found]
+    lower = [found[name] for name in LOWER_BOUNDS if name in found]
+    upper = [found[name] for name in UPPER_BOUNDS if name in found]
     if not lower and not upper:
         return False
     return not lower or not upper or min(upper) - max(lower) >= _MAX_WIDTH
-
-
-def _writes_fractions(node: Node, _keyword: str = "") -> bool:
-    return "number" in written_types(node)
 
 
 # Objects
@@ -181,12 +153,12 @@ def _object_rules(*, exact: bool) -> tuple[Rule, ...]:
         Rule(
             "properties",
             "has a name that is written with an escape or beyond ASCII, under which another value may be given",
-            when=_for_type("object", open_to_others, value_matches(_needs_care)),
+            when=for_type("object", open_to_others, value_matches(_needs_care)),
         ),
         Rule(
             "minProperties",
             "counts a member that is given twice as two",
-            when=_for_type("object", open_to_others, value_matches(lambda least: least > 1)),
+            when=for_type("object", open_to_others, value_matches(lambda least: least > 1)),
         ),
     )
 
@@ -194,10 +166,6 @@ def _object_rules(*, exact: bool) -> tuple[Rule, ...]:
 def _needs_care(properties: dict[str, Any]) -> bool:
     """xgrammar keeps other members from having a listed name, but for names that are not plain ASCII."""
     return any(not name.isascii() or not name.isprintable() or '"' in name or "\\" in name for name in properties)
-
-
-def _unlisted(node: Node, _keyword: str) -> bool:
-    return not set(node.keywords["required"]) <= set(node.keywords.get("properties", ()))
 
 
 def _matches_listed(node: Node, _keyword: str) -> bool:
@@ -231,37 +199,37 @@ _UNENFORCED: Final = (
     ),
     Rule("const", "has a number that does not fit 64 bits", when=value_matches(_is_rounded)),
     Rule("enum", "has a number that does not fit 64 bits", when=value_matches(_is_rounded)),
-    Rule("not", "is ignored", when=_alone(value_matches(lambda value: value is not False))),
-    Rule("if", "is ignored", when=_alone(beside("then", "else"))),
-    Rule("$dynamicRef", "is ignored", when=_alone()),
-    Rule("$recursiveRef", "is ignored", when=_alone()),
-    Rule("dependencies", "is ignored", when=_for_type("object", value_matches(bool))),
-    Rule("dependentRequired", "is ignored", when=_for_type("object", value_matches(bool))),
-    Rule("dependentSchemas", "is ignored", when=_for_type("object", value_matches(bool))),
+    Rule("not", "is ignored", when=alone(value_matches(lambda value: value is not False))),
+    Rule("if", "is ignored", when=alone(beside("then", "else"))),
+    Rule("$dynamicRef", "is ignored", when=alone()),
+    Rule("$recursiveRef", "is ignored", when=alone()),
+    Rule("dependencies", "is ignored", when=for_type("object", value_matches(bool))),
+    Rule("dependentRequired", "is ignored", when=for_type("object", value_matches(bool))),
+    Rule("dependentSchemas", "is ignored", when=for_type("object", value_matches(bool))),
     Rule(
         "required",
         "is ignored for members that properties does not list",
-        when=_for_type("object", beside("patternProperties", "propertyNames"), _unlisted),
+        when=for_type("object", beside("patternProperties", "propertyNames"), has_unlisted),
     ),
     Rule(
         "patternProperties",
         "of several patterns is not enforced for names that match two",
-        when=_for_type("object", value_matches(lambda patterns: len(patterns) > 1)),
+        when=for_type("object", value_matches(lambda patterns: len(patterns) > 1)),
     ),
     Rule(
         "patternProperties",
         "is ignored for members that properties lists",
-        when=_for_type("object", _matches_listed),
+        when=for_type("object", _matches_listed),
     ),
     Rule(
         "patternProperties",
         "is ignored where properties and additionalProperties allow other members",
-        when=_for_type("object", _is_open),
+        when=for_type("object", _is_open),
     ),
     Rule(
         "propertyNames",
         "is ignored beside properties, patternProperties or additionalProperties: false",
-        when=_for_type(
+        when=for_type(
             "object",
             lambda node, _keyword: (
                 bool(node.keywords.get("properties"))
@@ -274,28 +242,28 @@ _UNENFORCED: Final = (
     Rule(
         "propertyNames",
         "is enforced for plain string schemas only",
-        when=_for_type("object", value_matches(lambda names: not allows_all(names) and not is_name_schema(names))),
+        when=for_type("object", value_matches(lambda names: not allows_all(names) and not is_name_schema(names))),
     ),
     Rule(
         "uniqueItems",
         "is ignored",
-        when=_for_type("array", value_matches(bool), lambda node, _keyword: node.keywords.get("maxItems", 2) > 1),
+        when=for_type("array", value_matches(bool), lambda node, _keyword: node.keywords.get("maxItems", 2) > 1),
     ),
     Rule(
         "contains",
         "is ignored",
-        when=_for_type(
+        when=for_type(
             "array", lambda node, _keyword: node.keywords.get("minContains") != 0 or "maxContains" in node.keywords
         ),
     ),
-    Rule("multipleOf", "is ignored for this divisor and these bounds", when=_for_type("number", _divisor_is_ignored)),
+    Rule("multipleOf", "is ignored for this divisor and these bounds", when=for_type("number", _divisor_is_ignored)),
     *(
         Rule(
             bound,
             "is rounded to 53 bits",
-            when=_alone(_writes_fractions, value_matches(lambda bound: abs(bound) > 2**53)),
+            when=alone(writes_fractions, value_matches(lambda bound: abs(bound) > 2**53)),
         )
-        for bound in _BOUNDS
+        for bound in BOUNDS
     ),
 )
 
@@ -303,56 +271,11 @@ _UNENFORCED_FORMATS: Final = (
     Rule(
         "format",
         "is not one of those that are enforced",
-        when=_for_type("string", value_matches(lambda name: name not in FORMATS)),
+        when=for_type("string", value_matches(lambda name: name not in FORMATS)),
     ),
-    Rule("format", "is ignored beside pattern", when=_for_type("string", beside("pattern"))),
+    Rule("format", "is ignored beside pattern", when=for_type("string", beside("pattern"))),
 )
 
 _UNENFORCED_IN_SPACED: Final = tuple(
     Rule(keyword, "is written without spaces", when=value_matches(_has_separators)) for keyword in ("const", "enum")
-)
-
-_NARROWED: Final = (
-    Rule(
-        "required",
-        "has names that properties does not list, whose members come before other such members",
-        when=_for_type("object", _unlisted),
-    ),
-    *(
-        Rule(keyword, "leaves out values that are not objects", when=_alone(without("type")))
-        for keyword in OBJECT_MARKS
-    ),
-    *(
-        Rule(keyword, "leaves out values that are not arrays", when=_alone(without("type", *OBJECT_MARKS)))
-        for keyword in ARRAY_MARKS
-    ),
-    Rule(
-        "patternProperties",
-        "leaves out members that it does not match",
-        when=_for_type("object", lambda node, _keyword: additional(node) is not False),
-    ),
-    *(
-        Rule(
-            bound,
-            "leaves out numbers with an exponent or more than 6 decimals",
-            when=_alone(_writes_fractions),
-        )
-        for bound in _BOUNDS
-    ),
-)
-
-_NARROWED_FORMATS: Final = (
-    Rule(
-        "format",
-        "leaves out some texts of it",
-        when=_for_type("string", value_matches(lambda name: name in FORMATS and name not in EXACT)),
-    ),
-)
-
-_NARROWED_IN_ANY_ORDER: Final = (
-    Rule(
-        "properties",
-        "leaves out members in another order",
-        when=_for_type("object", value_matches(lambda properties: len(properties) > 1)),
-    ),
 )

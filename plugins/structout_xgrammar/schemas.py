@@ -11,7 +11,7 @@ from structout.schema.references import ReferenceIndex
 from structout.schema.scan import findings
 from structout.schema.walk import Schema, children, root
 from structout.spec import FormatMode, JsonObject, JsonSchema, Policy
-from structout_xgrammar import rules
+from structout_xgrammar import narrowing, rules
 from structout_xgrammar.automaton import Automaton
 from structout_xgrammar.errors import BACKEND
 from structout_xgrammar.prepare import prepare
@@ -26,7 +26,7 @@ def unenforced(spec: JsonSchema) -> Result[tuple[Finding, ...], GrammarError]:
 
 def narrowed(spec: JsonSchema) -> Result[tuple[Finding, ...], GrammarError]:
     """What the table knows that is left out of a spec's language."""
-    return findings(spec, rules.narrowed(spec))
+    return findings(spec, narrowing.narrowed(spec))
 
 
 def translate_schema(spec: JsonSchema) -> Result[Translation, GrammarError]:
@@ -35,9 +35,11 @@ def translate_schema(spec: JsonSchema) -> Result[Translation, GrammarError]:
     match rewrite(spec, automata), narrowed(spec):
         case (Err() as error, _) | (_, Err() as error):
             return error
+        case Ok((False, _)), Ok():
+            message = "No value satisfies this schema: it is unsatisfiable."
+            return Err(GrammarError(kind=ErrorKind.UNSATISFIABLE, message=message, pointer="", backend=BACKEND))
         case Ok((schema, left_out)), Ok(leaving_out):
-            has_parts = _has_parts(spec) or (isinstance(schema, dict) and "anyOf" in schema)
-            source = SchemaSource(json.dumps(schema), automata, spec.serialization, has_parts)
+            source = SchemaSource(json.dumps(schema), automata, spec.serialization, _is_simple(spec))
             return Ok(Translation(source, tuple(left_out), leaving_out))
 
 
@@ -69,7 +71,7 @@ def _prepared(
 
 
 def translate_object(spec: JsonObject) -> Translation:
-    return Translation(SchemaSource('{"type": "object"}', {}, spec.serialization, has_parts=False))
+    return Translation(SchemaSource('{"type": "object"}', {}, spec.serialization, is_simple=True))
 
 
 def _index(spec: JsonSchema) -> Result[ReferenceIndex, GrammarError]:
@@ -80,5 +82,7 @@ def _index(spec: JsonSchema) -> Result[ReferenceIndex, GrammarError]:
     )
 
 
-def _has_parts(spec: JsonSchema) -> bool:
-    return next(children(root(spec.schema(), spec.dialect)), None) is not None
+def _is_simple(spec: JsonSchema) -> bool:
+    """Whether the schema is one of a single type without subschemas."""
+    node = root(spec.schema(), spec.dialect)
+    return isinstance(node.keywords.get("type"), str) and next(children(node), None) is None

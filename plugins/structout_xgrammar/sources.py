@@ -18,13 +18,13 @@ class SchemaSource:
         text: the rewritten schema.
         automata: what its patterns stand for.
         serialization: how its instances are written.
-        has_parts: whether it may be satisfiable although a part of it is not.
+        is_simple: whether it is satisfiable only if xgrammar finds nothing wrong with it.
     """
 
     text: str
     automata: Mapping[str, Automaton]
     serialization: Serialization
-    has_parts: bool
+    is_simple: bool
 
 
 @attrs.frozen

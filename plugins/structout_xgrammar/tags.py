@@ -9,6 +9,7 @@ import attrs
 from structout.backend import Finding
 from structout.errors import ErrorKind, GrammarError
 from structout.result import Err, Ok, Result
+from structout.schema import check_schema
 from structout.schema.loading import parse_json
 from structout.schema.pointer import join
 from structout.spec import JsonSchema, Policy, StructuralTag
@@ -59,6 +60,8 @@ class _Rewriter:
                 return [self.rewrite(item, join(pointer, index)) for index, item in enumerate(value)]
             case dict():
                 return self._format(value, pointer)
+            case str() if "\0" in value:  # where xgrammar would end the text
+                raise self._refused(pointer, "value", "has a NUL character", ErrorKind.INVALID_SPEC)
             case _:
                 return value
 
@@ -72,7 +75,7 @@ class _Rewriter:
                 check = lark_findings if value.get("syntax") == "lark" else ebnf_findings
                 found = check(value["grammar"]) if isinstance(value.get("grammar"), str) else []
                 self.unenforced += [attrs.evolve(finding, pointer=pointer) for finding in found]
-                return value
+                return {name: self.rewrite(part, join(pointer, name)) for name, part in value.items()}
             case "qwen_xml_parameter":
                 raise self._refused(pointer, "style", "is enforced for JSON only")
             case str() as name if name in _TOKEN_FORMATS:
@@ -86,6 +89,8 @@ class _Rewriter:
             if value.get(name, default) != default:
                 raise self._refused(pointer, name, "is not supported")
         schema = JsonSchema(json.dumps(value.get("json_schema")), policy=self._policy)
+        if invalid := check_schema(schema):
+            raise _Refused(attrs.evolve(invalid, pointer=_inside(pointer, invalid.pointer or "")))
         match rewrite(schema, self.automata), narrowed(schema):
             case (Err(error), _) | (_, Err(error)):
                 raise _Refused(attrs.evolve(error, pointer=_inside(pointer, error.pointer or "")))

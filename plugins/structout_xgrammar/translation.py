@@ -1,6 +1,7 @@
 """Specs as xgrammar takes them, and why it does not: all that can be known without it."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from structout.backend import Finding
 from structout.errors import ErrorKind, GrammarError
@@ -17,19 +18,28 @@ from structout_xgrammar.schemas import translate_object, translate_schema, unenf
 from structout_xgrammar.sources import EbnfSource, LarkSource, Translation
 from structout_xgrammar.tags import translate_tag
 
+_T = TypeVar("_T")
+
 
 def refusal(spec: GrammarSpec) -> GrammarError | None:
     """Why a spec is refused, as far as the tables tell; None if it may be taken. See `BackendInfo.refusal`."""
-    if isinstance(spec, JsonSchema):
-        invalid = check_schema(spec)
-        found = Err(invalid) if invalid else unenforced(spec)
-    else:
-        found = translate(spec).map(lambda translation: translation.unenforced)
-    match found:
+    match _quickly_found(spec):
         case Err(error):
             return error
-        case Ok(findings):
-            return refused(spec, findings)
+        case Ok(found):
+            return refused(spec, found)
+
+
+def _quickly_found(spec: GrammarSpec) -> Result[tuple[Finding, ...], GrammarError]:
+    """What is not enforced, without the automata of patterns, which may take long."""
+    match spec:
+        case JsonSchema():
+            invalid = check_schema(spec)
+            return Err(invalid) if invalid else unenforced(spec)
+        case Regex(pattern=pattern):
+            return _or_bad_pattern(read(pattern)).map(lambda _tree: ())
+        case _:
+            return translate(spec).map(lambda translation: translation.unenforced)
 
 
 def translate(spec: GrammarSpec) -> Result[Translation, GrammarError]:
@@ -40,11 +50,12 @@ def translate(spec: GrammarSpec) -> Result[Translation, GrammarError]:
         case JsonObject():
             return Ok(translate_object(spec))
         case Regex(pattern=pattern):
-            return _translate_regex(pattern)
+            machine = _or_bad_pattern(read(pattern).and_then(automaton))
+            return machine.map(lambda machine: Translation(EbnfSource(rules(machine, "root"))))
         case Ebnf(text=text, root=root):
-            return _without_nul(text, Translation(EbnfSource(text, root), tuple(ebnf_findings(text))))
+            return _readable(text, Translation(EbnfSource(text, root), tuple(ebnf_findings(text))))
         case Lark(text=text):
-            return _without_nul(text, Translation(LarkSource(text), tuple(lark_findings(text))))
+            return _readable(text, Translation(LarkSource(text), tuple(lark_findings(text))))
         case Choice(options=options):
             return _translate_choice(options)
         case StructuralTag():
@@ -56,29 +67,29 @@ def refused(spec: GrammarSpec, unenforced: Sequence[Finding]) -> GrammarError | 
     return refusal_of(unenforced, spec.policy) if unenforced and spec.policy is not Policy.BEST_EFFORT else None
 
 
-def _translate_regex(pattern: str) -> Result[Translation, GrammarError]:
-    match read(pattern).and_then(automaton):
-        case Ok(machine):
-            return Ok(Translation(EbnfSource(rules(machine, "root"))))
+def _or_bad_pattern(result: Result[_T, Fault]) -> Result[_T, GrammarError]:
+    match result:
+        case Ok() as found:
+            return found
         case Err(fault):
-            return Err(_bad_pattern(fault))
-
-
-def _bad_pattern(fault: Fault) -> GrammarError:
-    message = f"The regular expression cannot be had: {fault.message}."
-    return GrammarError(kind=fault.kind, message=message, offset=fault.offset, backend=BACKEND)
+            message = f"The regular expression cannot be had: {fault.message}."
+            return Err(GrammarError(kind=fault.kind, message=message, offset=fault.offset, backend=BACKEND))
 
 
 def _translate_choice(options: tuple[str, ...]) -> Result[Translation, GrammarError]:
     if not options:
         return Err(_invalid("A choice has at least one option.", keyword="choice"))
-    return _without_nul("".join(options), Translation(EbnfSource(choice(dict.fromkeys(options)))))
+    return _readable("".join(options), Translation(EbnfSource(choice(dict.fromkeys(options)))))
 
 
-def _without_nul(text: str, translation: Translation) -> Result[Translation, GrammarError]:
-    """xgrammar reads a grammar up to its first NUL and says nothing."""
+def _readable(text: str, translation: Translation) -> Result[Translation, GrammarError]:
+    """The translation of a text that xgrammar can read: it stops at a NUL and says nothing, and reads UTF-8."""
     if (offset := text.find("\0")) >= 0:
         return Err(_invalid("There is a NUL character in it.", offset=offset))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return Err(_invalid("There is half a surrogate pair in it.", offset=error.start))
     return Ok(translation)
 
 
