@@ -101,7 +101,7 @@ def nobody_takes(spec: GrammarSpec, refusals: Sequence[GrammarError]) -> Grammar
     """One error for the refusals of every backend that was asked.
 
     It is a verdict on the spec, which caches keep, only if every refusal is one: with a backend that failed, or that is
-    forbidden for now, the next request may fare better.
+    forbidden at the moment, the next request may fare better.
     """
     if not refusals:
         return GrammarError(

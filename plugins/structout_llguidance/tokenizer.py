@@ -25,7 +25,7 @@ class _Tokens:
     special_token_ids: tuple[int, ...] = ()
 
     def __call__(self, text: str | bytes) -> Never:
-        raise NotImplementedError("every grammar is compiled with no_forcing, so nothing is ever tokenized")
+        raise RuntimeError("every grammar is compiled with no_forcing, so nothing is ever tokenized")
 
 
 def native_tokenizer(vocabulary: Vocabulary) -> llguidance.LLTokenizer:
