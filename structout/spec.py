@@ -240,3 +240,24 @@ GrammarSpec: TypeAlias = JsonSchema | JsonObject | Regex | Ebnf | Lark | Choice 
 
 SPEC_TYPES: tuple[type[GrammarSpec], ...] = (JsonSchema, JsonObject, Regex, Ebnf, Lark, Choice, StructuralTag)
 SPEC_KINDS: tuple[str, ...] = tuple(spec_type.kind for spec_type in SPEC_TYPES)
+
+
+def spec_to_json(spec: GrammarSpec) -> dict[str, Any]:
+    """A spec as JSON-able data: its kind and its fields. For worker pipes and reports."""
+    fields = attrs.asdict(spec, filter=lambda field, _value: field.init, value_serializer=_plain)
+    return {"kind": spec.kind, **fields}
+
+
+def spec_from_json(data: Mapping[str, Any]) -> GrammarSpec:
+    """The inverse of `spec_to_json`. Raises KeyError, TypeError or ValueError on what it cannot have made."""
+    fields = dict(data)
+    spec_type = {each.kind: each for each in SPEC_TYPES}[fields.pop("kind")]
+    if "serialization" in fields:
+        fields["serialization"] = Serialization(**fields["serialization"])
+    if "registry" in fields:
+        fields["registry"] = [(uri, text) for uri, text in fields["registry"]]
+    return spec_type(**fields)
+
+
+def _plain(_spec: object, _field: object, value: Any) -> Any:
+    return value.value if isinstance(value, enum.Enum) else value
