@@ -9,11 +9,13 @@ STAMP := $(VENV)/.installed
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-engines clean
+.PHONY: help setup demo test lint format test-mutants test-out-of-tree test-engines clean
 
 help:
 	@echo 'make demo          set up and show mixed structured requests on a small real model'
 	@echo 'make test          set up, then lint, types, import rules and tests'
+	@echo 'make test-mutants  puts every faulty backend through the conformance kit: half an hour'
+	@echo 'make test-out-of-tree  installs plugins that are projects of their own, and runs their tests'
 	@echo 'make test-engines  the tests that drive a real vLLM (set up outside the checkout: 3.4 GB)'
 	@echo 'make lint          ruff, mypy and the import rules alone'
 	@echo 'make format        let ruff format and fix what it can'
@@ -33,7 +35,7 @@ demo: $(STAMP)
 	$(BIN)/structout demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -44,6 +46,12 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+test-out-of-tree:
+	.ci/out-of-tree.sh '$(PYTHON)'
+
+test-mutants: $(STAMP)
+	$(BIN)/python -m pytest -m mutants
 
 test-engines: $(STAMP)
 	STRUCTOUT_VLLM_PYTHON="$$(.ci/vllm-env.sh '$(PYTHON)')" && export STRUCTOUT_VLLM_PYTHON && \

@@ -13,15 +13,17 @@ from structout import hookspecs
 from structout.cli.app import app
 from structout.discovery import DISABLE_VARIABLE
 from structout.errors import CONSEQUENCES
+from structout.fuzz.law import Law
 from structout.selection import DEFAULT_ORDER
 from structout.spec import SPEC_TYPES
+from structout.testing.levels import LAWS, PROTECTS
 
 TARGET = Path(__file__).with_name("reference.md")
 
 
 def render() -> str:
     """The whole page."""
-    sections = (errors(), specs(), hooks(), settings(), commands())
+    sections = (errors(), specs(), hooks(), laws(), settings(), commands())
     return "# Reference\n\nWritten by `docs/reference.py` from the code.\n\n" + "\n".join(sections)
 
 
@@ -60,6 +62,16 @@ def hooks() -> str:
                 "",
             ]
     return "\n".join(lines)
+
+
+def laws() -> str:
+    header = "| law | level of the kit | what must hold | what it protects from |"
+    lines = ["## Laws of backends", "", header, "|" + "---|" * 4]
+    levels = {law: level.value for level, held in LAWS.items() for law in held}
+    for law in Law:
+        level, harm = levels.get(law, "none: of two backends"), PROTECTS.get(law, "")
+        lines.append(f"| `{law.value}` | {level} | {law.meaning} | {harm} |")
+    return "\n".join([*lines, ""])
 
 
 def settings() -> str:

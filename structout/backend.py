@@ -17,6 +17,7 @@ called from several at once.
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 import attrs
@@ -241,6 +242,11 @@ class BackendInfo:
             it. Called for specs of the listed kinds only, on the caller's thread; must not import the backend.
         description: one line for people.
         install_hint: how to get what ``requires`` names.
+        known_faults: a file of faults that the backend is known to have, each with a reason, as
+            `structout.fuzz.known` reads it; None if there are none.
+        capabilities: a file that says what becomes of each keyword of JSON Schema and of each pair, as
+            ``pytest --structout-capabilities`` writes it; None if that was not measured.
+        by_name_only: whether it is only used where a request names it: for backends that are not made for serving.
         api_version: `API_VERSION` that the backend was written for.
     """
 
@@ -253,6 +259,9 @@ class BackendInfo:
     )
     description: str = ""
     install_hint: str | None = None
+    known_faults: Path | None = None
+    capabilities: Path | None = None
+    by_name_only: bool = False
     api_version: int = API_VERSION
 
     @spec_kinds.validator

@@ -1,7 +1,8 @@
 """Which backend compiles which spec: data that can be printed, not a branch somewhere.
 
 Where a request does not name a backend, the candidates are tried in `DEFAULT_ORDER`, then by id, after the weights of
-the ``structout_prefer_backends`` hook; the first that takes the spec compiles it.
+the ``structout_prefer_backends`` hook; the first that takes the spec compiles it. Backends that are ``by_name_only``
+are no candidates then.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def select(spec: GrammarSpec, registry: Registry, *, backend: str | None = None)
         At least one candidate; or the error to answer with: which keyword, at which pointer, and who could.
     """
     if backend is None:
-        return _select_among(tuple(registry.backends.values()), spec, registry)
+        return _select_among(_unnamed(registry), spec, registry)
     match registry.find(backend):
         case Err(error):
             return Err(error)
@@ -48,12 +49,17 @@ def select(spec: GrammarSpec, registry: Registry, *, backend: str | None = None)
             return _select_named(named, spec, registry)
 
 
+def _unnamed(registry: Registry) -> Sequence[RegisteredBackend]:
+    """The backends for requests that name none."""
+    return [each for each in registry.backends.values() if not each.info.by_name_only]
+
+
 def _select_named(named: RegisteredBackend, spec: GrammarSpec, registry: Registry) -> Result[Selection, GrammarError]:
     match _select_among((named,), spec, registry):
         case Ok() as selected:
             return selected
         case Err(error):
-            others = [each for each in registry.backends.values() if each is not named]
+            others = [each for each in _unnamed(registry) if each is not named]
             able = _select_among(others, spec, registry)
             names = tuple(each.info.id for each in able.value.candidates) if isinstance(able, Ok) else ()
             hint = f"leave the backend out, or name {' or '.join(names)}" if names else error.hint

@@ -1,6 +1,7 @@
 """The llguidance backend: starts at once, refuses what it cannot enforce, and shares its lexer between sequences."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from structout.backend import Backend, BackendInfo
 from structout.hookspecs import hookimpl
@@ -25,5 +26,7 @@ def structout_register_backends() -> Iterable[BackendInfo]:
             refusal=refusal,
             description="An Earley parser over a lazy lexer: starts at once, and refuses what it cannot enforce",
             install_hint="pip install 'structout[llguidance]'",
+            known_faults=Path(__file__).with_name("known_faults.json"),
+            capabilities=Path(__file__).with_name("capabilities.json"),
         )
     ]

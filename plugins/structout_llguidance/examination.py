@@ -45,7 +45,7 @@ def examine(spec: JsonSchema) -> Result[Examination, GrammarError]:
 
 
 def _judged(spec: JsonSchema, schema: Schema, nodes: Sequence[Node]) -> Result[Examination, GrammarError]:
-    rules = rules_for(spec)
+    rules = rules_for(spec, nodes)
     found = find(nodes, (*UNREADABLE, *TOO_LARGE, *rules.unenforced, *rules.narrowed))
     if unreadable := [*_elsewhere(nodes), *_by(UNREADABLE, found)]:
         return Err(_error(ErrorKind.UNSUPPORTED, unreadable[0]))

@@ -18,6 +18,10 @@ _INSIDE: Final = {"[": r"\[", "&": r"\&", "~": r"\~"} | _ANYWHERE
 _OUTER_TOKEN: Final = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 _INNER_TOKEN: Final = re.compile(r"\\.|--|.", re.DOTALL)
 _FOREIGN_ESCAPE: Final = re.compile(r"\\(?:(?![bBcdDfknpPrsStuvwWx])[A-Za-z])?")
+_NO_SHORT_ESCAPE: Final = (
+    r"[\x00-\x07\x0b\x0e-\x1f\x7f]|\\(?:x|u00)(?:0[0-7bBeEfF]|1[0-9a-fA-F]|7[fF])|\\c[A-Za-z]|\\v|\\0"
+)
+_CLASS_OF_SEVERAL: Final = re.compile(rf"(\\.)|\[(?!(?:{_NO_SHORT_ESCAPE})\])\^?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
 class NotPortable(ValueError):
@@ -27,6 +31,12 @@ class NotPortable(ValueError):
 def to_rust(pattern: str) -> str:
     """``pattern`` in Rust's syntax. Raises `NotPortable`; what Rust has no syntax for is passed on as it is."""
     return "".join(map(_outer, _OUTER_TOKEN.findall(pattern)))
+
+
+def has_unescapable_literal(pattern: str) -> bool:
+    """Whether a control character stands in the pattern for itself, outside of a class with others, that JSON can write
+    only as ``\\u`` and four digits."""
+    return re.search(_NO_SHORT_ESCAPE, _CLASS_OF_SEVERAL.sub(r"\1", pattern)) is not None
 
 
 def _outer(token: str) -> str:

@@ -1,7 +1,7 @@
 """What llguidance does to JSON Schema keywords, measured with version 1.9.1 (see tests/backends/test_llguidance.py)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -18,12 +18,15 @@ from structout.schema import (
 )
 from structout.spec import Dialect, FormatMode, JsonSchema, KeyOrder
 from structout_llguidance.formats import KNOWN_FORMATS
-from structout_llguidance.patterns import NotPortable, to_rust
+from structout_llguidance.patterns import NotPortable, has_unescapable_literal, to_rust
 
 FLOAT_DIGITS: Final = 15
 """Significant decimal digits that survive a double."""
 
 _LARGEST_INTEGER: Final = 2**53
+
+_NEARLY_64_BITS: Final = 9.2e18
+"""llguidance takes a larger integer for the nearest of 64 bits: it then writes that one, or overflows its stack."""
 
 _LARGEST_DIVISOR: Final = 100_000
 """What a multiple may be of, in units of its last decimal place; a million takes llguidance minutes."""
@@ -57,6 +60,52 @@ def _is_rounded_float(value: Any) -> bool:
 def is_large(value: Any) -> bool:
     """Whether a bound is an integer of which a double may not have all digits. It is moved inward a little."""
     return isinstance(value, int) and abs(value) > _LARGEST_INTEGER
+
+
+def _is_beyond_64_bits(value: Any) -> bool:
+    return any(abs(number) > _NEARLY_64_BITS for number in _numbers(value))
+
+
+def _rules_out_64_bits(node: Node, keyword: str) -> bool:
+    """Whether a bound leaves no integers but those beyond 64 bits."""
+    sign = 1 if "min" in keyword.lower() else -1
+    return any(sign * number > _NEARLY_64_BITS for number in _numbers(node.keywords[keyword]))
+
+
+def _leaves_out_integers(value: Any) -> bool:
+    return is_large(value) or _is_beyond_64_bits(value)
+
+
+def _is_respelled(value: Any) -> bool:
+    """Whether a number in the value has an exponent or a fraction of 0 where Python writes it, which llguidance does
+    not write."""
+    return any(isinstance(number, float) and ("e" in repr(number) or number.is_integer()) for number in _numbers(value))
+
+
+def _has_unescapable(value: Any) -> bool:
+    """Whether a string in the value has a control character without a short escape."""
+    match value:
+        case str():
+            return any((char < " " and char not in "\b\t\n\f\r") or char == "\x7f" for char in value)
+        case list():
+            return any(map(_has_unescapable, value))
+        case dict():
+            return any(map(_has_unescapable, value.values()))
+    return False
+
+
+def _has_order(value: Any) -> bool:
+    """Whether an object in the value has several members."""
+    match value:
+        case dict():
+            return len(value) > 1 or any(map(_has_order, value.values()))
+        case list():
+            return any(map(_has_order, value))
+    return False
+
+
+def _is_without_multiples(node: Node, keyword: str) -> bool:
+    return _AS_NUMBER(node, keyword) or any(number != int(number) for number in _numbers(node.keywords[keyword]))
 
 
 def _digits(number: float) -> str:
@@ -125,6 +174,10 @@ def leaves_names_open(node: Node, _keyword: str = "") -> bool:
     return mentions and node.keywords.get("additionalProperties") is not False
 
 
+BOUNDS: Final = ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum")
+
+_AS_NUMBER: Final = type_allows("number")
+
 UNREADABLE: Final = (
     Rule(
         "pattern", "is no pattern that llguidance reads as ECMA 262", when=value_matches(lambda p: not _is_portable(p))
@@ -136,9 +189,12 @@ UNREADABLE: Final = (
 
 TOO_LARGE: Final = (
     Rule("multipleOf", "has more digits than llguidance can handle", when=value_matches(_is_large_divisor)),
+    *(
+        Rule(keyword, "has a number beyond the 64 bits of llguidance", when=value_matches(_is_beyond_64_bits))
+        for keyword in ("const", "enum")
+    ),
+    *(Rule(keyword, "is beyond the 64 bits of llguidance", when=_rules_out_64_bits) for keyword in BOUNDS),
 )
-
-BOUNDS: Final = ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum")
 _VALUES: Final = ("const", "enum", "multipleOf")
 
 _IGNORED: Final = (
@@ -175,6 +231,17 @@ UNENFORCED: Final = (
 )
 """What lets through more than the schema allows."""
 
+_LOSES_CONTROL: Final = "loses a control character, because names are left open in the schema"
+
+_UNENFORCED_IN_OPEN: Final = (
+    *(Rule(keyword, _LOSES_CONTROL, when=value_matches(_has_unescapable)) for keyword in ("const", "enum")),
+    Rule("pattern", _LOSES_CONTROL, when=value_matches(has_unescapable_literal)),
+    Rule(
+        "patternProperties", _LOSES_CONTROL, when=value_matches(lambda names: any(map(has_unescapable_literal, names)))
+    ),
+)
+"""What more is let through where names are left open anywhere, and so no ``\\u`` is allowed."""
+
 ALWAYS_FOUND: Final = frozenset((*_IGNORED, "format", "uniqueItems"))
 """Keywords that llguidance may warn of although `UNENFORCED` has them wherever they matter."""
 
@@ -190,16 +257,28 @@ NARROWED: Final = (
     Rule("format", "is without encoded names", when=value_is("hostname")),
     Rule("format", "is without quoted names, encoded and long domain names", when=value_is("email")),
     Rule("format", "is without addresses that end like one of IPv4", when=value_is("ipv6", "uri")),
-    *(Rule(keyword, "is rounded inward", when=value_matches(is_large)) for keyword in BOUNDS),
-    Rule(
-        "multipleOf",
-        "is without some of the multiples",
-        when=value_matches(lambda value: any(number != int(number) for number in _numbers(value))),
+    *(Rule(keyword, "is rounded inward, to 64 bits", when=value_matches(_leaves_out_integers)) for keyword in BOUNDS),
+    *(
+        Rule(keyword, "is without numbers with an exponent, or with fewer decimals than it has itself", when=_AS_NUMBER)
+        for keyword in BOUNDS
+    ),
+    Rule("multipleOf", "is without some of the multiples, or some of their forms", when=_is_without_multiples),
+    *(
+        Rule(
+            keyword, "has a number that is written without its exponent or fraction", when=value_matches(_is_respelled)
+        )
+        for keyword in ("const", "enum")
     ),
 )
 """What lets through less."""
 
-_ONE_ORDER: Final = Rule("properties", "are written in one order", when=value_matches(lambda names: len(names) > 1))
+_ONE_ORDER: Final = (
+    Rule("properties", "are written in one order", when=value_matches(lambda names: len(names) > 1)),
+    *(
+        Rule(keyword, "has members that are written in one order", when=value_matches(_has_order))
+        for keyword in ("const", "enum")
+    ),
+)
 
 
 @attrs.frozen
@@ -210,11 +289,13 @@ class Rules:
     narrowed: tuple[Rule, ...]
 
 
-def rules_for(spec: JsonSchema) -> Rules:
-    narrowed = (*NARROWED, _ONE_ORDER) if spec.serialization.key_order is KeyOrder.ANY else NARROWED
+def rules_for(spec: JsonSchema, nodes: Iterable[Node]) -> Rules:
+    """The rules for a spec whose schema has these subschemas."""
+    unenforced = (*UNENFORCED, *_UNENFORCED_IN_OPEN) if any(map(leaves_names_open, nodes)) else UNENFORCED
+    narrowed = (*NARROWED, *_ONE_ORDER) if spec.serialization.key_order is KeyOrder.ANY else NARROWED
     if spec.format_mode is FormatMode.ASSERT:
-        return Rules(UNENFORCED, narrowed)
-    return Rules(_without_formats(UNENFORCED), _without_formats(narrowed))
+        return Rules(unenforced, narrowed)
+    return Rules(_without_formats(unenforced), _without_formats(narrowed))
 
 
 def _without_formats(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:

@@ -1,6 +1,7 @@
 """The outlines backend: regular expressions, and what JSON Schema is without recursion, as an index of every state."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from structout.backend import Backend, BackendInfo
 from structout.hookspecs import hookimpl
@@ -25,5 +26,6 @@ def structout_register_backends() -> Iterable[BackendInfo]:
             refusal=refusal,
             description="Finite automata, every token's transition computed beforehand: slow to compile, fast to use",
             install_hint="pip install 'structout[outlines]'",
+            capabilities=Path(__file__).with_name("capabilities.json"),
         )
     ]

@@ -54,4 +54,5 @@ def _of_schema(error: GrammarError) -> GrammarError:
     if error.kind is not ErrorKind.INVALID_SPEC:
         return error
     message = "outlines cannot write this schema as a regular expression."
-    return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, detail=error.detail or error.message)
+    detail, hint = error.detail or error.message, "use another backend"
+    return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, hint=hint, detail=detail)

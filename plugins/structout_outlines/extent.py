@@ -21,7 +21,8 @@ _PLAIN_LENGTH: Final = 100
 
 
 def too_extensive(schema: Any) -> GrammarError | None:
-    """The error for a schema that is recursive, too deep, or too long when it is written out."""
+    """The error for a schema that is recursive, too deep, or too long when it is written out, or has a reference that
+    the library does not resolve."""
     return _Extent(schema).error()
 
 
@@ -31,6 +32,7 @@ class _Extent:
         self._known: dict[int, int] = {}
         self._open: set[int] = set()
         self._cycle: str | None = None
+        self._unresolved: str | None = None
         self._too_deep = False
 
     def error(self) -> GrammarError | None:
@@ -38,6 +40,10 @@ class _Extent:
         if self._cycle is not None:
             message = "A recursive schema has no regular expression."
             return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, pointer=self._cycle, keyword="$ref")
+        if self._unresolved is not None:
+            message = f"outlines cannot follow the reference {self._unresolved!r}."
+            hint = "refer by a plain path from the root, through objects only, or use another backend"
+            return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword="$ref", hint=hint)
         if self._too_deep:
             message = f"The schema is nested more than {MAX_DEPTH} deep, references followed."
             return GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message)
@@ -84,13 +90,17 @@ class _Extent:
         return sum(length * (len(lengths) - place) for place, length in enumerate(lengths))
 
     def _named(self, reference: Any, depth: int) -> int:
-        target = self._root
-        for token in ref_tokens(reference) or ():
+        tokens = ref_tokens(reference)
+        target = self._root if tokens is not None else None
+        for token in tokens or ():
             target = target.get(token) if isinstance(target, dict) else None
+        if target is None:
+            self._unresolved = str(reference)
+            return 0
         if id(target) in self._open:
             self._cycle = self._cycle or str(reference).removeprefix("#")
             return 0
-        return self._length(target, depth) if target is not None else 0
+        return self._length(target, depth)
 
     def _typed(self, schema: dict[str, Any], depth: int) -> int:
         inner = [schema[keyword] for keyword in ("items", "additionalProperties") if keyword in schema]

@@ -74,13 +74,9 @@ def _replace(node: Node, schema: dict[str, Any]) -> None:
 
 def _explained(error: ValueError | TypeError) -> GrammarError:
     """What an error of the library means."""
-    text = str(error)
-    if text.startswith("Invalid reference path"):
-        return GrammarError(
-            kind=ErrorKind.INVALID_SPEC, message="A reference leads nowhere.", keyword="$ref", detail=text[:500]
-        )
     return GrammarError(
         kind=ErrorKind.UNSUPPORTED,
         message="outlines cannot write this schema as a regular expression.",
-        detail=text[:500],
+        hint="use another backend",
+        detail=str(error)[:500],
     )

@@ -1,6 +1,7 @@
 """The xgrammar backend: the most kinds of grammars, and fast masks once compiled."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from structout.backend import Backend, BackendInfo
 from structout.hookspecs import hookimpl
@@ -26,5 +27,7 @@ def structout_register_backends() -> Iterable[BackendInfo]:
             refusal=refusal,
             description="pushdown automata, compiled ahead for the vocabulary: every kind of grammar, and fast masks",
             install_hint="pip install 'structout[xgrammar]'",
+            known_faults=Path(__file__).with_name("known_faults.json"),
+            capabilities=Path(__file__).with_name("capabilities.json"),
         )
     ]

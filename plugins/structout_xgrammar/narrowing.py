@@ -4,7 +4,8 @@ It is about values. That the name or the string ``a`` could be written ``\\u0061
 not, is no loss.
 """
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from structout.schema.scan import Rule, value_matches, without
 from structout.schema.walk import Node
@@ -37,7 +38,28 @@ def narrowed(spec: JsonSchema) -> tuple[Rule, ...]:
     )
 
 
+def _parts(value: Any) -> Iterator[Any]:
+    """A JSON value and all that is in it."""
+    yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in inner:
+        yield from _parts(part)
+
+
+def _is_respelled(value: Any) -> bool:
+    """Whether a number in a JSON value is written without the fraction that it has in Python: ``1`` for ``1.0``."""
+    return any(isinstance(part, float) and repr(part).endswith(".0") for part in _parts(value))
+
+
+def _has_order(value: Any) -> bool:
+    return any(isinstance(part, dict) and len(part) > 1 for part in _parts(value))
+
+
 _NARROWED: Final = (
+    *(
+        Rule(keyword, "has a whole number with a fraction, which is written without", when=value_matches(_is_respelled))
+        for keyword in ("const", "enum")
+    ),
     Rule(
         "required",
         "has names that properties does not list, whose members come before other such members",
@@ -80,5 +102,9 @@ _NARROWED_IN_ANY_ORDER: Final = (
         "properties",
         "leaves out members in another order",
         when=for_type("object", value_matches(lambda properties: len(properties) > 1)),
+    ),
+    *(
+        Rule(keyword, "leaves out members in another order", when=value_matches(_has_order))
+        for keyword in ("const", "enum")
     ),
 )

@@ -6,7 +6,7 @@ left to automata. What cannot be said otherwise is for `structout_xgrammar.rules
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from structout.backend import Finding
@@ -17,7 +17,6 @@ from structout_xgrammar.automaton import Automaton, automaton
 from structout_xgrammar.patterns import Fault, anywhere, read
 from structout_xgrammar.reading import (
     Follow,
-    additional,
     allowed_values,
     allows_all,
     bounds,
@@ -67,6 +66,9 @@ def _clamped(bound: float, least: int, greatest: int) -> float:
     return max(least, min(bound, greatest))
 
 
+_UNRESTRICTED: Final = ("boolean", "null")
+
+
 class _Rewriter:
     def __init__(self, follow: Follow, automata: dict[str, Automaton], *, exact: bool, asserts_format: bool) -> None:
         self.left_out: list[Finding] = []
@@ -94,12 +96,11 @@ class _Rewriter:
             case "$ref":
                 return self._reference(node)
             case "const" | "enum":
-                return {"enum": values} if (values := allowed_values(node)) else False
+                return _literals(allowed_values(node, asserts_format=self._asserts_format))
             case "anyOf" | "oneOf" as keyword:
                 return _any_of([self._schema(part) for part in parts(node, keyword)])
             case "allOf" as keyword:
-                restricting = [part for part in parts(node, keyword) if not allows_all(part.schema)]
-                return {"allOf": [self._schema(part) for part in restricting]} if restricting else _ANY
+                return _all_of([self._schema(part) for part in parts(node, keyword) if not allows_all(part.schema)])
             case _:
                 return self._typed(node)
 
@@ -115,7 +116,12 @@ class _Rewriter:
     def _typed(self, node: Node) -> Schema:
         if types(node) is None and allows_all(node.schema):
             return _ANY
-        names = written_types(node)
+        written = self._of_types(node, written_types(node))
+        # Where no value is of the types that xgrammar would take the schema for, others are left. Only those that no
+        # keyword is about are written then: the rules do not know of the rest.
+        return self._of_types(node, _UNRESTRICTED) if written is False and types(node) is None else written
+
+    def _of_types(self, node: Node, names: Sequence[str]) -> Schema:
         return _any_of([self._of_type(node, name) for name in names if name != "integer" or "number" not in names])
 
     def _of_type(self, node: Node, name: str) -> Schema:
@@ -127,9 +133,9 @@ class _Rewriter:
             case "integer":
                 return {"type": name, **self._integer(node)}
             case "array":
-                return {"type": name, **self._array(node)}
+                return self._array(node)
             case "object":
-                return {"type": name, **self._object(node)}
+                return self._object(node)
             case _:
                 return {"type": name}
 
@@ -161,49 +167,65 @@ class _Rewriter:
         divisor = float(node.keywords.get("multipleOf", 1))
         return schema | ({"multipleOf": int(divisor)} if divisor.is_integer() and divisor > 1 else {})
 
-    def _array(self, node: Node) -> dict[str, Any]:
+    def _array(self, node: Node) -> Schema:
         keywords = node.keywords
         first = "prefixItems" if "prefixItems" in keywords else "items"
         rest = "additionalItems" if isinstance(keywords.get("items"), list) else "items"
+        unlisted = [self._schema(part) for part in parts(node, rest) or parts(node, "unevaluatedItems")]
+        listed = [self._schema(part) for part in parts(node, first)] if isinstance(keywords.get(first), list) else []
         schema: dict[str, Any] = _counts(keywords, "minItems", "maxItems")
-        if isinstance(keywords.get(first), list):
-            schema["prefixItems"] = [self._schema(part) for part in parts(node, first)][: schema.get("maxItems")]
-        for part in parts(node, rest) or parts(node, "unevaluatedItems"):
-            schema["items"] = self._schema(part)
-        return {"items": _ANY} | schema if schema else {}
+        if False in (every := listed + unlisted):
+            schema["maxItems"] = min(every.index(False), schema.get("maxItems", math.inf))
+        if schema.get("minItems", 0) > schema.get("maxItems", math.inf):
+            return False
+        if listed := listed[: schema.get("maxItems")]:
+            schema["prefixItems"] = listed
+        if schema or unlisted:
+            schema["items"] = unlisted[0] if unlisted else _ANY
+        return {"type": "array"} | schema
 
-    def _object(self, node: Node) -> dict[str, Any]:
-        keywords = node.keywords
-        schema: dict[str, Any] = _counts(keywords, "minProperties", "maxProperties")
-        if properties := self._properties(node):
-            schema["properties"] = properties
-        if keywords.get("required"):
-            schema["required"] = keywords["required"]
-        if "patternProperties" in keywords:
-            schema["patternProperties"] = self._pattern_properties(node)
-        elif is_name_schema(keywords.get("propertyNames")):
-            schema["propertyNames"] = self._name(parts(node, "propertyNames")[0])
-        if additional(node) is not None or schema:
-            schema["additionalProperties"] = False if self._is_closed(node) else self._others(node)
-        return schema
+    def _object(self, node: Node) -> Schema:
+        unlisted = self._unlisted(node)
+        listed = self._listed(node, unlisted)
+        properties = {name: schema for name, schema in listed.items() if schema is not False}
+        required = node.keywords.get("required", [])
+        counts = _counts(node.keywords, "minProperties", "maxProperties")
+        is_complete = unlisted is False and "patternProperties" not in node.keywords
+        most = min(counts.get("maxProperties", math.inf), len(properties) if is_complete else math.inf)
+        forbidden = listed.keys() - properties.keys()
+        if not forbidden.isdisjoint(required) or max(counts.get("minProperties", 0), len(set(required))) > most:
+            return False
+        others = self._others(node, unlisted)
+        if forbidden and others["additionalProperties"] is not False:
+            reason = "is not enforced where it forbids a member and others are allowed"
+            self.left_out.append(Finding(node.location, "properties", reason))
+        written = {"properties": properties, "required": required}
+        schema = counts | {name: value for name, value in written.items() if value} | others
+        return {"type": "object"} | (schema if schema != {"additionalProperties": _ANY} else {})
 
-    def _is_closed(self, node: Node) -> bool:
-        return additional(node) is False or is_closed(node, exact=self._exact)
-
-    def _properties(self, node: Node) -> dict[str, Schema]:
+    def _listed(self, node: Node, unlisted: Schema) -> dict[str, Schema]:
         """The listed members, and behind them required ones that are not listed."""
-        required = node.keywords.get("required", ())
         listed = {str(part.path[-1]): self._schema(part) for part in parts(node, "properties")}
-        if self._is_closed(node):
-            listed = {name: schema for name, schema in listed.items() if schema is not False or name in required}
-        for name in required if "patternProperties" not in node.keywords else ():
-            if name not in listed:
-                listed[name] = self._others(node)
+        for name in node.keywords.get("required", ()) if "patternProperties" not in node.keywords else ():
+            listed.setdefault(name, unlisted)
         return listed
 
-    def _others(self, node: Node) -> Schema:
+    def _unlisted(self, node: Node) -> Schema:
+        """What holds for members that neither ``properties`` nor ``patternProperties`` names."""
         found = parts(node, "additionalProperties") or parts(node, "unevaluatedProperties")
         return self._schema(found[0]) if found else _ANY
+
+    def _others(self, node: Node, unlisted: Schema) -> dict[str, Any]:
+        """The keywords for members that are not listed."""
+        patterns = self._pattern_properties(node)
+        names = [self._name(part) for part in parts(node, "propertyNames") if is_name_schema(part.schema)]
+        closed = is_closed(node, exact=self._exact) or False in patterns.values() or False in names
+        schema: dict[str, Any] = {"additionalProperties": False if closed else unlisted}
+        if allowed := {pattern: each for pattern, each in patterns.items() if each is not False}:
+            schema["patternProperties"] = allowed
+        elif names and not closed:
+            schema["propertyNames"] = names[0]
+        return schema
 
     def _pattern_properties(self, node: Node) -> dict[str, Schema]:
         rewritten: dict[str, Schema] = {}
@@ -217,7 +239,7 @@ class _Rewriter:
         return rewritten
 
     def _name(self, node: Node) -> Schema:
-        return self._schema(node) if decider(node) else self._string(node)
+        return self._schema(node) if decider(node) or node.schema is False else self._string(node)
 
 
 def _any_of(options: list[Schema]) -> Schema:
@@ -226,6 +248,32 @@ def _any_of(options: list[Schema]) -> Schema:
     if len(options) < 2:
         return options[0] if options else False
     return {"anyOf": options}
+
+
+def _all_of(schemas: list[Schema]) -> Schema:
+    """All of several schemas."""
+    if len(schemas) < 2:
+        return schemas[0] if schemas else _ANY
+    return False if False in schemas else {"allOf": schemas}
+
+
+def _literals(values: list[Any]) -> Schema:
+    """One of several values. Arrays and objects are taken apart: xgrammar would write them without white space."""
+    scalars = [value for value in values if not isinstance(value, list | dict)]
+    options: list[Schema] = [{"enum": scalars}] if scalars else []
+    return _any_of(options + [_literal(value) for value in values if isinstance(value, list | dict)])
+
+
+def _literal(value: Any) -> Schema:
+    match value:
+        case list():
+            items = {"prefixItems": [_literal(item) for item in value]} if value else {}
+            return {"type": "array", **items, "items": False, "minItems": len(value)}
+        case dict():
+            members = {name: _literal(member) for name, member in value.items()}
+            return {"type": "object", "properties": members, "required": [*value], "additionalProperties": False}
+        case _:
+            return {"const": value}
 
 
 def _counts(keywords: Mapping[str, Any], *names: str) -> dict[str, Any]:

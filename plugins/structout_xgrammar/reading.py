@@ -105,19 +105,19 @@ def has_references(node: Node) -> bool:
     return any(not {"$ref", "$dynamicRef", "$recursiveRef"}.isdisjoint(part.keywords) for part in walk_from(node))
 
 
-def allowed_values(node: Node) -> list[Any]:
+def allowed_values(node: Node, *, asserts_format: bool) -> list[Any]:
     """The values of ``const`` or ``enum`` that the other keywords beside it allow, as far as those have no references.
 
     Where they have, all of them.
     """
     keywords = dict(node.keywords)
     values = [keywords.pop("const")] if "const" in keywords else keywords.pop("enum")
-    others = {name: value for name, value in keywords.items() if name in RESTRICTING}
+    others = {name: value for name, value in keywords.items() if name in RESTRICTING | _DEPENDENT}
     if not others or has_references(node):
         return list(values)
     import jsonschema_rs
 
-    validator = jsonschema_rs.validator_for({"$schema": str(node.dialect), **others}, validate_formats=True)
+    validator = jsonschema_rs.validator_for({"$schema": str(node.dialect), **others}, validate_formats=asserts_format)
     return [value for value in values if validator.is_valid(value)]
 
 
@@ -134,8 +134,9 @@ def is_closed(node: Node, *, exact: bool) -> bool:
     That is what xgrammar itself does by default; keeping others apart from the listed ones multiplies its compile time
     by 10 to 50. It is not done where the language has to be ``exact``.
     """
-    listed = bool(node.keywords.get("properties"))
-    return listed and additional(node) is None and ("patternProperties" in node.keywords or not exact)
+    listed = node.keywords.get("properties", ())
+    suffices = len(listed) >= max(1, node.keywords.get("minProperties", 0))
+    return suffices and additional(node) is None and ("patternProperties" in node.keywords or not exact)
 
 
 def has_others(node: Node, *, exact: bool) -> bool:
@@ -162,9 +163,9 @@ _NAME_KEYWORDS: Final = frozenset({"type", "pattern", "format", "minLength", "ma
 
 
 def is_name_schema(names: object) -> bool:
-    """Whether a schema for names is one that can be written as a plain string and nothing else."""
+    """Whether a schema for names is one that can be written as a plain string and nothing else, or that allows none."""
     if not isinstance(names, dict) or names.get("type", "string") != "string":
-        return False
+        return names is False
     found = RESTRICTING & names.keys()
     if found <= _NAME_KEYWORDS:
         return True

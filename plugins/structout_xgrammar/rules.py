@@ -4,7 +4,6 @@ All of it was seen in xgrammar 0.2.9, in its converter's source and on the offic
 bug reports. What `structout_xgrammar.prepare` makes good is not in here.
 """
 
-import json
 import math
 import re
 from typing import Any, Final
@@ -12,7 +11,7 @@ from typing import Any, Final
 from structout.schema.references import ReferenceIndex
 from structout.schema.scan import Condition, Rule, all_of, beside, value_matches
 from structout.schema.walk import Node
-from structout.spec import FormatMode, JsonSchema, Policy, Whitespace
+from structout.spec import FormatMode, JsonSchema, Policy
 from structout_xgrammar.conditions import (
     BOUNDS,
     LOWER_BOUNDS,
@@ -51,7 +50,6 @@ def unenforced(spec: JsonSchema, references: ReferenceIndex) -> tuple[Rule, ...]
         *_UNENFORCED,
         *_object_rules(exact=spec.policy is Policy.EXACT),
         *(_UNENFORCED_FORMATS if spec.format_mode is FormatMode.ASSERT else ()),
-        *(_UNENFORCED_IN_SPACED if spec.serialization.whitespace is Whitespace.SPACED else ()),
     )
 
 
@@ -117,11 +115,6 @@ def _is_rounded(value: Any) -> bool:
         case dict():
             return any(map(_is_rounded, value.values()))
     return False
-
-
-def _has_separators(value: Any) -> bool:
-    """Whether a JSON text of the value, or of an item of it, has a comma or a colon."""
-    return isinstance(value, dict | list) and any(sign in json.dumps(value, ensure_ascii=True) for sign in ", :")
 
 
 # Numbers
@@ -274,8 +267,4 @@ _UNENFORCED_FORMATS: Final = (
         when=for_type("string", value_matches(lambda name: name not in FORMATS)),
     ),
     Rule("format", "is ignored beside pattern", when=for_type("string", beside("pattern"))),
-)
-
-_UNENFORCED_IN_SPACED: Final = tuple(
-    Rule(keyword, "is written without spaces", when=value_matches(_has_separators)) for keyword in ("const", "enum")
 )

@@ -1,4 +1,7 @@
-"""The commands and their options; what they do is in the modules named after them."""
+"""The commands and their options; what they do is in the modules named after them.
+
+The modules of the commands that run a model are imported when they are called: the others do without torch.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +9,7 @@ from typing import Annotated
 import typer
 
 from structout.cli import backends as backends_command
-from structout.cli import demo as demo_command
-from structout.cli import generate as generate_command
+from structout.cli import new_plugin as new_plugin_command
 
 app = typer.Typer(
     help="Structured output for LLM serving: any grammar backend, chosen per request, enforced exactly or refused.",
@@ -47,6 +49,8 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Generate text that satisfies a constraint, or say why it cannot be."""
+    from structout.cli import generate as generate_command
+
     options = generate_command.Options(
         prompt=prompt,
         schema=schema,
@@ -68,4 +72,84 @@ def generate(
 @app.command()
 def demo(model: Model = "smollm2") -> None:
     """Run one mixed batch on a small real model: schema, regex and choice on three backends, free text, a failure."""
+    from structout.cli import demo as demo_command
+
     raise typer.Exit(demo_command.run(model))
+
+
+@app.command("new-plugin")
+def new_plugin(
+    name: Annotated[str, typer.Argument(help="Id of the backend: lower-case letters, digits, underscores.")],
+    into: Annotated[Path, typer.Option(help="Folder in which the project's own folder is made.")] = Path(),
+) -> None:
+    """Write an installable project for a grammar backend of your own, with a small backend that works."""
+    raise typer.Exit(new_plugin_command.run(name, into))
+
+
+@app.command()
+def fuzz(
+    schema: Annotated[Path | None, typer.Argument(help="File with a JSON Schema to look for faults with.")] = None,
+    generate: Annotated[bool, typer.Option("--generate", help="Generate specs of every kind a backend takes.")] = False,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Labelled schemas: MaskBench, a draft of the official suite, or cases.")
+    ] = None,
+    case: Annotated[Path | None, typer.Option(help="A saved fault to show again.")] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option(help="Backend to test, may be repeated; all installed ones when not given.")
+    ] = None,
+    plugin: Annotated[
+        list[str] | None, typer.Option(help="MODULE:ATTRIBUTE of a plugin that is not installed, may be repeated.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another backend, whose masks are compared wherever both are exact.")
+    ] = None,
+    include_known: Annotated[
+        bool, typer.Option("--include-known", help="Report faults too that a backend declares as known.")
+    ] = False,
+    max_examples: Annotated[int, typer.Option(min=1, help="Most examples for a backend.")] = 500,
+    seed: Annotated[int, typer.Option(help="Decides what is generated.")] = 0,
+    time: Annotated[float, typer.Option(min=1.0, help="Most seconds for a backend.")] = 60.0,
+    faults: Annotated[Path, typer.Option(help="Folder that keeps faults, which are looked at first.")] = Path(
+        ".structout/faults"
+    ),
+    junit: Annotated[Path | None, typer.Option(help="File for a report in JUnit's form.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look for laws that grammar backends break; exit with 1 if one is found, and say how to show it again."""
+    from structout.cli import fuzz as fuzz_command
+
+    options = fuzz_command.Options(
+        schema=schema,
+        generate=generate,
+        corpus=corpus,
+        case=case,
+        backends=tuple(backend or ()),
+        plugins=tuple(plugin or ()),
+        against=against,
+        include_known=include_known,
+        max_examples=max_examples,
+        seed=seed,
+        time_s=time,
+        faults=faults,
+        junit=junit,
+    )
+    raise typer.Exit(fuzz_command.run(options, to_json=as_json))
+
+
+@app.command()
+def check(
+    schema: Annotated[Path, typer.Argument(help="File with a JSON Schema.")],
+    backend: Annotated[
+        list[str] | None, typer.Option(help="Backend to ask, may be repeated; all that take schemas when not given.")
+    ] = None,
+    plugin: Annotated[
+        list[str] | None, typer.Option(help="MODULE:ATTRIBUTE of a plugin that is not installed, may be repeated.")
+    ] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Also look for laws that they break with it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what each backend makes of a schema: exact, sound, drops these keywords, refuses, crashes."""
+    from structout.cli import check as check_command
+
+    code = check_command.run(schema, backend or (), plugin or (), measure=measure, to_json=as_json)
+    raise typer.Exit(code)

@@ -4,13 +4,16 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from engine_adapter.embedded.pretrained import Progress as Report
 from structout.errors import GrammarError
+
+if TYPE_CHECKING:
+    # Brings torch, which the commands that run no model do without.
+    from engine_adapter.embedded.pretrained import Progress as Report
 
 
 def error_json(error: GrammarError) -> dict[str, Any]:
@@ -37,14 +40,14 @@ def print_error(error: GrammarError, *, as_json: bool) -> int:
                 f" at character {error.offset}" if error.offset is not None else "",
             )
         )
-        console.print(f"{error.kind.value}{where}: {error.message}", markup=False, highlight=False)
+        console.print(f"{error.kind.value}{where}: {error.message}", markup=False, highlight=False, soft_wrap=True)
         if error.hint:
-            console.print(f"  {error.hint}", markup=False, highlight=False)
+            console.print(f"  {error.hint}", markup=False, highlight=False, soft_wrap=True)
     return error.consequence.exit_code
 
 
 @contextmanager
-def loading_bar() -> Iterator[Report | None]:
+def loading_bar() -> "Iterator[Report | None]":
     """Shows a bar on standard error while a model is loaded; nothing where that is no terminal."""
     if not sys.stderr.isatty():
         yield None

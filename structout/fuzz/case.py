@@ -1,4 +1,4 @@
-"""One example for the oracles: a spec, texts that are known to be of its language, and texts that are known not to be."""
+"""One example for the oracles: a spec, texts that are of its language, and texts that are not."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ class Text:
 
     Attributes:
         text: the text, without surrogates.
-        note: of a member, how it is written (``"plain"``, ``"reordered"``, ...); of a stranger, what alone keeps it out:
-            the JSON Schema keyword that it violates, or ``"syntax"``.
+        note: of a member, how it is written (``"plain"``, ``"reordered"``, ...); of a stranger, what alone keeps it
+            out: the JSON Schema keyword that it violates, or ``"syntax"``.
     """
 
     text: str

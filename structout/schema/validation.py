@@ -61,6 +61,15 @@ class ReferenceValidator:
             case Err(message):
                 return [("", message)]
 
+    def violations(self, text: str) -> list[tuple[str | int, ...]]:
+        """What ``text`` violates: the keywords, names and indices that lead to it from the schema's root, through
+        references; empty if it is valid. The path of what is not JSON is empty."""
+        match self._parse(text):
+            case Ok(value):
+                return [tuple(error.evaluation_path) for error in self._validator.iter_errors(value)]
+            case Err():
+                return [()]
+
     def _parse(self, text: str) -> Result[Any, str]:
         if nesting(text, Syntax.JSON) > self.max_depth:
             return Err(f"nested more than {self.max_depth} deep, which is too deep to be checked")

@@ -3,6 +3,8 @@
 import json
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -192,6 +194,31 @@ def test_what_is_not_enforced_is_refused_with_its_place_or_listed(dropped: dict[
     assert speaks(grammar, "{}")
 
 
+@pytest.mark.parametrize(
+    ("value", "keyword"),
+    [
+        ({"enum": ["b\x01", "c"]}, "enum"),
+        ({"const": [{"k": "b\x7f"}]}, "const"),
+        ({"type": "string", "pattern": r"^b\x01$"}, "pattern"),
+        ({"type": "string", "pattern": "^b[\x01]$"}, "pattern"),
+        (
+            {"type": "object", "patternProperties": {r"^b\u007f$": {}}, "additionalProperties": False},
+            "patternProperties",
+        ),
+    ],
+)
+def test_control_characters_are_not_lost_where_names_are_left_open(value: Any, keyword: str) -> None:
+    """There ``\\u`` is not allowed, and llguidance leaves out what it alone could write: ``"b"`` would get through."""
+    error = refused(schema({"properties": {"a": value}}))
+    assert (error.kind, error.pointer, error.keyword) == (ErrorKind.UNSUPPORTED, "/properties/a", keyword)
+    assert isinstance(compiled(schema(value)), Grammar)
+
+
+def test_classes_with_control_characters_are_fine_where_names_are_left_open() -> None:
+    grammar = compiled(schema({"properties": {"a": {"type": "string", "pattern": r"^b[^\x00-\x1f]\n$"}}}))
+    assert spoken(grammar, [r'{"a":"bc\n"}', r'{"a":"b\n"}', r'{"a":"b\u0001\n"}']) == [r'{"a":"bc\n"}']
+
+
 def test_the_draft_7_word_is_refused_too() -> None:
     error = refused(schema({"dependencies": {"a": ["b"]}}, dialect=Dialect.DRAFT_7))
     assert (error.kind, error.keyword) == (ErrorKind.UNSUPPORTED, "dependencies")
@@ -277,11 +304,62 @@ def test_what_llguidance_alone_gets_wrong(
         ({"type": "string", "format": "ipv6"}, "format"),
         ({"type": "number", "multipleOf": 0.1}, "multipleOf"),
         ({"type": "integer", "maximum": 2**60}, "maximum"),
+        ({"type": "integer", "maximum": 1e30}, "maximum"),
+        ({"type": "number", "exclusiveMaximum": 12345.678}, "exclusiveMaximum"),
+        ({"type": "number", "minimum": 0}, "minimum"),
+        ({"type": "number", "multipleOf": 2}, "multipleOf"),
+        ({"const": -0.0}, "const"),
+        ({"enum": [{"a": [1e16]}]}, "enum"),
+        ({"const": 1e-7}, "const"),
     ],
 )
 def test_what_is_narrowed_is_listed_and_no_exact_grammar(value: Any, keyword: str) -> None:
     assert [(finding.pointer, finding.keyword) for finding in compiled(schema(value)).narrowed] == [("", keyword)]
     assert refused(schema(value, policy=Policy.EXACT)).keyword == keyword
+
+
+# Each of these ends the process if it gets to the library.
+BEYOND_64_BITS = [
+    ({"type": "integer", "const": -(10**20)}, "const"),
+    ({"type": "integer", "const": -(2**63) + 1}, "const"),
+    ({"type": "integer", "enum": [1, -1e30]}, "enum"),
+    ({"type": "array", "items": {"type": "integer"}, "const": [-1e20]}, "const"),
+    ({"type": "integer", "minimum": -1e30, "maximum": -1e25}, "maximum"),
+    ({"type": "integer", "minimum": -1e30, "exclusiveMaximum": -(2**63) + 1}, "exclusiveMaximum"),
+    # These do not: of them it makes 2**63 - 1.
+    ({"type": "integer", "const": 1e20}, "const"),
+    ({"type": "integer", "minimum": 1e20, "maximum": 1e25}, "minimum"),
+]
+
+
+@pytest.mark.parametrize(("value", "keyword"), BEYOND_64_BITS)
+def test_integers_beyond_64_bits_do_not_get_to_the_library(value: Any, keyword: str) -> None:
+    """Asks for the static refusal first: should it be gone, only that fails, and not this whole process."""
+    for policy in Policy:
+        spec = schema({"properties": {"a": value}}, policy=policy)
+        assert INFO.refusal(spec) is not None
+        error = refused(spec)
+        assert (error.kind, error.pointer, error.keyword) == (ErrorKind.TOO_COMPLEX, "/properties/a", keyword)
+
+
+LARGE = """
+import json, sys
+from structout import Vocabulary
+from structout.spec import JsonSchema
+from structout_llguidance.backend import LlguidanceBackend
+
+backend = LlguidanceBackend.create(Vocabulary.from_tokens([b"0", b""], eos_token_ids=[1]))
+for value in json.loads(sys.argv[1]):
+    backend.compile(JsonSchema(json.dumps(value), policy="best_effort"))
+"""
+
+
+def test_no_large_integer_ends_the_process() -> None:
+    """In a process of its own, around the ends of 64 bits."""
+    large = [sign * (2**63 + off) for sign in (1, -1) for off in (-(10**18), -(10**16), -(10**5), -1, 0, 1)]
+    values = [{"type": "integer", "const": number} for number in large]
+    values += [{"type": "integer", "minimum": low, "maximum": high} for low in large for high in large if low <= high]
+    subprocess.run([sys.executable, "-c", LARGE, json.dumps(values)], check=True, timeout=120)
 
 
 def test_a_closed_object_is_exact() -> None:
@@ -293,6 +371,10 @@ def test_one_order_of_members_is_a_narrowing_of_any_order() -> None:
     narrowed = compiled(schema(two, serialization=Serialization(key_order=KeyOrder.ANY))).narrowed
     assert [finding.keyword for finding in narrowed] == ["properties"]
     assert compiled(schema(two)).narrowed == ()
+    constant = {"enum": [1, [{"a": 1, "b": 2}]]}
+    narrowed = compiled(schema(constant, serialization=Serialization(key_order=KeyOrder.ANY))).narrowed
+    assert [finding.keyword for finding in narrowed] == ["enum"]
+    assert compiled(schema(constant)).narrowed == ()
 
 
 TAG = {"begin": "<fn=add>", "schema": CLOSED, "end": "</fn>"}

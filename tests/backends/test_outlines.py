@@ -293,6 +293,19 @@ def test_a_chain_of_references_is_followed_and_a_circle_refused() -> None:
     assert refused(schema(chain | {"$defs": links})).keyword == "$ref"
 
 
+@pytest.mark.parametrize("policy", [Policy.SOUND, Policy.BEST_EFFORT])
+def test_a_reference_that_the_library_does_not_unescape_is_not_called_recursive(policy: Policy) -> None:
+    error = refused(schema({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"const": 0}}}, policy=policy))
+    assert (error.kind, error.keyword) == (ErrorKind.UNSUPPORTED, "$ref")
+    assert "path" in f"{error.message} {error.hint}"
+    assert "recursive" not in error.message
+
+
+@pytest.mark.parametrize("value", [{"prefixItems": [False]}, {"anyOf": [{"type": "null"}, False]}])
+def test_a_schema_that_the_library_cannot_write_is_refused_with_a_way_out(value: Any) -> None:
+    assert refused(schema(value)).hint
+
+
 def test_what_would_be_written_out_too_long_is_refused_before() -> None:
     doubling = {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}, "type": "array"} for n in range(40)}
     value = {"$ref": "#/$defs/d0", "$defs": doubling | {"d40": {"type": "null"}}}

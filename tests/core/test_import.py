@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "transformers", "xgrammar", "llguidance", "outlines_core", "jsonschema_rs", "engine_adapter")
+HEAVY = (
+    *("torch", "transformers", "xgrammar", "llguidance", "outlines_core"),
+    *("jsonschema_rs", "hypothesis", "engine_adapter"),
+)
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -137,3 +137,12 @@ def test_a_selection_can_be_printed(backend: str | None) -> None:
     result = select(SPEC, registry(trie_info("able")), backend=backend)
     assert isinstance(result, Ok)
     assert "able" in repr(result.value)
+
+
+def test_a_backend_by_name_only_is_no_candidate_unless_it_is_named() -> None:
+    judge = attrs.evolve(trie_info("judge"), by_name_only=True)
+    both = registry(judge, trie_info("serving"))
+    assert order(both) == ["serving"]
+    assert [each.info.id for each in select(SPEC, both, backend="judge").unwrap().candidates] == ["judge"]
+    assert error(registry(judge)).kind is ErrorKind.UNAVAILABLE
+    assert error(registry(judge, refusing("serving")), backend="serving").candidates == ()

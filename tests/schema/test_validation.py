@@ -158,6 +158,15 @@ def test_errors_say_where_in_the_text() -> None:
     assert message.startswith("not JSON: ")
 
 
+def test_violations_are_paths_through_references_to_keywords() -> None:
+    schema = {"properties": {"a": {"$ref": "#/$defs/b"}}, "maxProperties": 1, "$defs": {"b": {"type": "string"}}}
+    validator = reference_validator(spec(schema)).unwrap()
+    assert validator.violations('{"a": "x"}') == []
+    assert validator.violations('{"a": 1}') == [("properties", "a", "$ref", "type")]
+    assert set(validator.violations('{"a": 1, "b": 2}')) == {("properties", "a", "$ref", "type"), ("maxProperties",)}
+    assert validator.violations("{") == [()]
+
+
 @given(schemas(), st.sampled_from(["1", '"a"', "null", '{"a": [1], "b": {}}', '[1, {"a": 2}]', "nonsense"]))
 def test_every_schema_is_judged_and_every_invalid_text_has_an_error(schema: Any, text: str) -> None:
     error = check_schema(spec(schema))

@@ -1,0 +1,5 @@
+"""The checks that every backend of structout has to pass."""
+
+import pytest
+
+testing = pytest.importorskip("structout.testing")

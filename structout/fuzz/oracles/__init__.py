@@ -1,0 +1,76 @@
+"""The oracles: each takes a trial and raises `structout.fuzz.law.Broken` at the first breach of a law."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias
+
+from structout.fuzz.law import Law
+from structout.fuzz.oracles.batch import batch_is_single
+from structout.fuzz.oracles.compiling import (
+    compiles_the_same_again,
+    similar_specs_are_kept_apart,
+    threads_do_not_interfere,
+)
+from structout.fuzz.oracles.language import (
+    members_are_accepted,
+    strangers_are_refused,
+    tokens_do_not_matter,
+    walks_end_in_the_language,
+)
+from structout.fuzz.oracles.masks import (
+    fill_is_pure,
+    forced_tokens_are_forced,
+    mask_is_accept,
+    something_can_follow,
+)
+from structout.fuzz.oracles.memory import nothing_is_left_behind
+from structout.fuzz.oracles.state import (
+    after_the_end,
+    drafts_leave_no_trace,
+    forks_are_independent,
+    refused_tokens_change_nothing,
+    rollback_between_accepts,
+    rollback_undoes,
+    sequences_are_independent,
+    stop_tokens_end,
+)
+from structout.fuzz.trial import Trial
+
+Oracle: TypeAlias = Callable[[Trial], None]
+
+ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
+    Law.WRONG_REJECTION: (members_are_accepted,),
+    Law.OVER_ACCEPTANCE: (strangers_are_refused, walks_end_in_the_language),
+    Law.FILL_IS_PURE: (fill_is_pure,),
+    Law.ROLLBACK: (rollback_undoes, rollback_between_accepts),
+    Law.MASK_IS_ACCEPT: (mask_is_accept,),
+    Law.TOKENIZATION: (tokens_do_not_matter,),
+    Law.FORK: (forks_are_independent,),
+    Law.ISOLATION: (sequences_are_independent,),
+    Law.STOP_TOKENS: (stop_tokens_end,),
+    Law.AFTER_END: (after_the_end,),
+    Law.REFUSED_TOKEN: (refused_tokens_change_nothing,),
+    Law.DRAFTS: (drafts_leave_no_trace,),
+    Law.BATCH_FILL: (batch_is_single,),
+    Law.FORCED_TOKENS: (forced_tokens_are_forced,),
+    Law.LIVENESS: (something_can_follow,),
+    Law.DETERMINISM: (compiles_the_same_again,),
+    Law.CACHE: (similar_specs_are_kept_apart,),
+    Law.CONCURRENCY: (threads_do_not_interfere,),
+    Law.LEAK: (nothing_is_left_behind,),
+}
+"""What looks for breaches of each law. An oracle may come upon a breach of another law, and then names that one."""
+
+_ALSO: Final[Mapping[Law, tuple[Oracle, ...]]] = {Law.SERIALIZATION: (members_are_accepted, walks_end_in_the_language)}
+"""What looks for a law beside its own."""
+_COSTLY: Final = frozenset({Law.CONCURRENCY, Law.LEAK})
+
+
+def oracles_for(laws: Collection[Law]) -> list[Oracle]:
+    """What looks for breaches of these laws, each once.
+
+    Where they are all laws that any oracle may come upon, such as ROW, MASK_TIME or CRASH, it is all but the costly.
+    """
+    own = [oracle for law, oracles in ORACLES.items() if law in laws for oracle in oracles]
+    own += [oracle for law, oracles in _ALSO.items() if law in laws for oracle in oracles]
+    anywhere = [oracle for law, oracles in ORACLES.items() if law not in _COSTLY for oracle in oracles]
+    return list(dict.fromkeys(own or anywhere))

@@ -1,0 +1,66 @@
+"""Is memory given back? Rounds of the same work, after which nothing more may be held than after the round before."""
+
+import gc
+import itertools
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from structout.fuzz.law import Law, broken
+from structout.fuzz.trial import Trial
+from structout.result import Ok
+
+ROUNDS: Final = 5
+"""The first two fill caches and free lists and are not counted."""
+NATIVE_BYTES: Final = 64 * 1024
+"""Resident bytes that each use may seem to leave behind, round after round, before it counts as a leak."""
+
+
+def nothing_is_left_behind(trial: Trial) -> None:
+    """Sequences and grammars that are used alike and dropped: what is held does not grow with their number."""
+    probe = trial.probed.start()
+    trial.walk(probe, 6)
+
+    def match_once() -> object:
+        again = trial.probed.start()
+        again.fill()
+        again.feed(probe.tokens)
+        return again.matcher
+
+    def compile_once() -> object:
+        match trial.bound.compile(trial.case.spec):
+            case Ok(grammar):
+                return grammar.compiled
+        return None
+
+    _does_not_grow("sequence", 100, match_once, objects=1)
+    # A compile that leaves nothing still moves some blocks from round to round: free lists and caches of Python's.
+    _does_not_grow("compile", 10, compile_once, objects=50)
+
+
+def _does_not_grow(what: str, times: int, work: Callable[[], object], *, objects: int) -> None:
+    instances, blocks, resident = zip(*(_after(times, work) for _ in range(ROUNDS)), strict=True)
+    for held, limit, unit in (
+        (instances, times, "objects of its own type"),
+        (blocks, times * objects, "blocks of memory"),
+        (resident, times * NATIVE_BYTES, "resident bytes"),
+    ):
+        growth = [later - earlier for earlier, later in itertools.pairwise(held[1:])]
+        if min(growth) >= limit:
+            message = f"each {what} leaves something behind: {min(growth) // times} {unit} and more"
+            broken(Law.LEAK, message, growth=growth, times=times)
+
+
+def _after(times: int, work: Callable[[], object]) -> tuple[int, int, int]:
+    for _ in range(times):
+        kind = type(work())
+    gc.collect()
+    return sum(type(each) is kind for each in gc.get_objects()), sys.getallocatedblocks(), resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in use, in bytes; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0

@@ -1,0 +1,54 @@
+"""Faults of filling many rows in one call."""
+
+from collections.abc import Sequence
+
+from structout import Status
+from structout.backend import Bitmask, Matcher
+from tests.mutants.wrapping import PassBackend
+
+
+class SwapsRows(PassBackend):
+    """The first two rows of a batch change places."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        statuses = super().fill_batch(matchers, bitmask, rows)
+        if len(rows) > 1:
+            bitmask[[rows[0], rows[1]]] = bitmask[[rows[1], rows[0]]]
+        return statuses
+
+
+class IgnoresRowNumbers(PassBackend):
+    """The matchers' rows are written one after the other, from the first of the bitmask."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        return super().fill_batch(matchers, bitmask, range(len(matchers)))
+
+
+class HidesTheEndInABatch(PassBackend):
+    """In a batch a sequence that has ended is reported as filled."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        return [Status.OK for _ in super().fill_batch(matchers, bitmask, rows)]
+
+
+class ForgetsTheLastRow(PassBackend):
+    """The last row of a batch of three or more is not written."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        written = len(rows) - (len(rows) > 2)
+        return [*super().fill_batch(matchers[:written], bitmask, rows[:written]), *[Status.OK] * (len(rows) - written)]
+
+
+class OneStatusForAll(PassBackend):
+    """A batch has one status, whatever its size."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        return [max(super().fill_batch(matchers, bitmask, rows), default=Status.OK)]
+
+
+class ClearsOtherRows(PassBackend):
+    """Rows of the bitmask that are none of the batch's are cleared."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        bitmask[:] = 0
+        return super().fill_batch(matchers, bitmask, rows)

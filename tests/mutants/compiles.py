@@ -1,0 +1,218 @@
+"""Faults of compiling: its results, its caches, and what it says of the language."""
+
+import json
+import time
+import traceback
+from collections.abc import Sequence
+from typing import cast
+
+import attrs
+
+from structout import Err, ErrorKind, Finding, GrammarError, GrammarSpec, Ok, Policy, Result, Vocabulary
+from structout.backend import Backend, CompiledGrammar
+from structout.spec import spec_to_json
+from tests.mutants.wrapping import PassBackend, PassGrammar
+
+Compiled = Result[CompiledGrammar, GrammarError]
+
+
+class _Caches(PassBackend):
+    """Keeps what it has compiled, by a key that says too little."""
+
+    def __init__(self, inner: Backend, vocabulary: Vocabulary) -> None:
+        super().__init__(inner, vocabulary)
+        self._known: dict[object, Compiled] = {}
+
+    def key(self, spec: GrammarSpec) -> object:
+        raise NotImplementedError
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        key = self.key(spec)
+        if key not in self._known:
+            self._known[key] = super().compile(spec)
+        return self._known[key]
+
+
+def language_of(spec: GrammarSpec) -> str:
+    """The text of a spec, without what else it asks for."""
+    data = spec_to_json(spec)
+    fields = ("text", "pattern", "options", "serialization")
+    return f"{spec.kind} {next(data[name] for name in fields if name in data)}"
+
+
+class CachesByLength(_Caches):
+    """The cache takes specs of the same length for the same."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return len(language_of(spec))
+
+
+class CachesByBeginning(_Caches):
+    """The cache takes specs for the same that begin with the same 24 characters and end with the same 4."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return language_of(spec)[:24], language_of(spec)[-4:]
+
+
+class CachesByText(_Caches):
+    """The cache knows the text of a spec only: not its serialization, format mode or policy."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return language_of(spec)
+
+
+class CachesBySortedText(_Caches):
+    """The cache takes schemas for the same whose members and items are the same in another order."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return "".join(sorted(language_of(spec)))
+
+
+class RaisesARefusal(PassBackend):
+    """Raises where it should return an error."""
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        return Ok(super().compile(spec).unwrap())
+
+
+class ReturnsNothing(PassBackend):
+    """Returns None where it should return an error."""
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        result = super().compile(spec)
+        return result if isinstance(result, Ok) else cast(Compiled, None)
+
+
+class ReturnsTheGrammar(PassBackend):
+    """Returns the grammar as it is, in no Ok."""
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        return cast(Compiled, super().compile(spec).unwrap())
+
+
+class ErrsWithText(PassBackend):
+    """Its errors are texts."""
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        match super().compile(spec):
+            case Err(error):
+                return cast(Compiled, Err(str(error)))
+            case compiled:
+                return compiled
+
+
+class _Errs(PassBackend):
+    """Changes its errors."""
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        raise NotImplementedError
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        match super().compile(spec):
+            case Err(error):
+                return Err(self.changed(error))
+            case compiled:
+                return compiled
+
+
+class ShowsItsInside(_Errs):
+    """The message of an error has a traceback with files and lines in it."""
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return attrs.evolve(error, message=f"{error.message}\nTraceback (most recent call last):\n" + stack())
+
+
+class ShowsObjects(_Errs):
+    """The message of an error has the address of an object in it."""
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return attrs.evolve(error, message=f"{object()!r} cannot compile this")
+
+
+class RefusesWithoutAWord(_Errs):
+    """An error has no message, and does not say where."""
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return GrammarError(kind=error.kind, message="")
+
+
+class CallsItInvalid(_Errs):
+    """What it does not support it calls an invalid spec."""
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return attrs.evolve(error, kind=ErrorKind.INVALID_SPEC)
+
+
+class CallsItUnsatisfiable(_Errs):
+    """What it does not support it calls unsatisfiable."""
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return attrs.evolve(error, kind=ErrorKind.UNSATISFIABLE)
+
+
+def stack() -> str:
+    return "".join(traceback.format_stack())
+
+
+class Races(PassBackend):
+    """Keeps the spec that it compiles in the backend, where the next thread overwrites it."""
+
+    spec: GrammarSpec | None = None
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        self.spec = spec
+        time.sleep(0.005)
+        return super().compile(self.spec)
+
+
+class IgnoresThePolicy(PassBackend):
+    """Compiles everything as well as it can, says nothing of what it does not enforce, and refuses nothing for it."""
+
+    base = "xgrammar"
+    refuses_early = False
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        return attrs.evolve(spec, policy=Policy.BEST_EFFORT)
+
+    def wrapped(self, compiled: CompiledGrammar) -> CompiledGrammar:
+        return HidesWhatItDrops(compiled, self)
+
+
+class HidesWhatItDrops(PassGrammar):
+    """Under best_effort it does not list what it does not enforce."""
+
+    base = "xgrammar"
+
+    @property
+    def unenforced(self) -> Sequence[Finding]:
+        return ()
+
+
+class HidesWhatItNarrows(PassGrammar):
+    """Does not list what it narrows."""
+
+    base = "xgrammar"
+
+    @property
+    def narrowed(self) -> Sequence[Finding]:
+        return ()
+
+
+class ListsTheWrongPlace(PassGrammar):
+    """Lists what it does not enforce at the root, wherever it is."""
+
+    base = "xgrammar"
+
+    @property
+    def unenforced(self) -> Sequence[Finding]:
+        return [attrs.evolve(finding, pointer="", keyword="$comment") for finding in super().unenforced]
+
+
+class FindingsAreTexts(PassGrammar):
+    """Lists what it narrows as texts."""
+
+    base = "outlines"
+
+    @property
+    def narrowed(self) -> Sequence[Finding]:
+        return cast(Sequence[Finding], [json.dumps(attrs.asdict(finding)) for finding in super().narrowed])

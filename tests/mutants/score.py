@@ -1,0 +1,54 @@
+"""The mutation score: ``python -m tests.mutants.score [NAME ...]`` prints which law each faulty backend falls to."""
+
+import sys
+import time
+from collections.abc import Iterator
+
+import attrs
+
+from structout.testing import Check, ConformanceError, conformance_checks
+from tests.mutants import MUTANTS
+from tests.mutants.wrapping import Mutant
+
+
+@attrs.frozen
+class Catch:
+    """What became of one mutant.
+
+    Attributes:
+        mutant: which.
+        law: the first law that it was seen to break; None if it got through.
+        seconds: of wall time, until then.
+        message: of the failure.
+    """
+
+    mutant: Mutant
+    law: str | None
+    seconds: float
+    message: str = ""
+
+
+def caught(mutant: Mutant) -> Catch:
+    """Runs the kit on a mutant up to the first check that it does not pass."""
+    begun = time.monotonic()
+    checks = [check for check in conformance_checks(mutant.info) if isinstance(check, Check)]
+    try:
+        for check in checks:
+            try:
+                check.run()
+            except ConformanceError as failure:
+                return Catch(mutant, check.law.value, time.monotonic() - begun, str(failure))
+        return Catch(mutant, None, time.monotonic() - begun)
+    finally:
+        checks[0].bench.child.close()
+
+
+def score(names: list[str]) -> Iterator[Catch]:
+    return (caught(MUTANTS[name]) for name in names or MUTANTS)
+
+
+if __name__ == "__main__":
+    for catch in score(sys.argv[1:]):
+        mutant = catch.mutant
+        law = catch.law or "NOT CAUGHT"
+        print(f"{mutant.name} | {mutant.base} | {mutant.description} | {law} | {catch.seconds:.0f} s", flush=True)

@@ -1,0 +1,100 @@
+"""Every fault of a language is one: there is a schema and a text on which the backend and its base differ."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from structout import Choice, GrammarSpec, JsonSchema, Regex, Serialization, Status
+from structout.backend import Backend
+from structout.fuzz.vocabulary import small_vocabulary
+from structout.spec import Whitespace
+from tests.mutants import MUTANTS, languages
+from tests.mutants.wrapping import base_info, make
+
+NULLS = {"a": {"type": "null"}, "b": {"type": "null"}}
+
+
+def schema(keywords: dict[str, Any]) -> JsonSchema:
+    return JsonSchema(json.dumps(keywords))
+
+
+TOO_MUCH: dict[str, tuple[GrammarSpec, str]] = {
+    "ignores_max_length": (schema({"type": "string", "maxLength": 2}), '"abc"'),
+    "min_length_off_by_one": (schema({"type": "string", "minLength": 2}), '"a"'),
+    "counts_bytes": (schema({"type": "string", "minLength": 2}), '"é"'),
+    "includes_the_maximum": (schema({"type": "integer", "exclusiveMaximum": 2}), "2"),
+    "ignores_multiple_of": (schema({"type": "integer", "multipleOf": 2}), "3"),
+    "ignores_required": (schema({"type": "object", "properties": NULLS, "required": ["a"]}), "{}"),
+    "forgets_the_last_required": (
+        schema({"type": "object", "properties": NULLS, "required": ["a", "b"]}),
+        '{"a":null}',
+    ),
+    "ignores_additional_properties": (
+        schema({"type": "object", "properties": NULLS, "additionalProperties": False}),
+        '{"c":1}',
+    ),
+    "drops_anchors": (schema({"type": "string", "pattern": "^a$"}), '"bab"'),
+    "const_is_a_type": (schema({"const": "a"}), '"b"'),
+    "max_items_off_by_one": (schema({"type": "array", "maxItems": 1}), "[1,1]"),
+    "ignores_min_items": (schema({"type": "array", "minItems": 1}), "[]"),
+    "takes_the_first_conjunct": (schema({"allOf": [{"type": "integer"}, {"minimum": 3}]}), "1"),
+    "integers_have_fractions": (schema({"type": "integer"}), "1.5"),
+    "ref_hides_its_siblings": (
+        schema({"$ref": "#/$defs/a", "maxLength": 1, "$defs": {"a": {"type": "string"}}}),
+        '"abc"',
+    ),
+    "ignores_format": (schema({"type": "string", "format": "date"}), '"abc"'),
+    "takes_spaces_anywhere": (
+        JsonSchema('{"type": "array"}', serialization=Serialization(whitespace=Whitespace.COMPACT)),
+        "[1, 2]",
+    ),
+    "reads_another_dialect": (schema({"type": "array", "prefixItems": [{"type": "null"}]}), "[1]"),
+    "finds_a_regex": (Regex("[0-9]+"), "1x"),
+    "completes_options": (Choice(("yes", "no")), "ye"),
+}
+"""A text that is not of the spec's language, and that the mutant lets through."""
+
+TOO_LITTLE: dict[str, tuple[GrammarSpec, str]] = {
+    "excludes_the_minimum": (schema({"type": "integer", "minimum": 2}), "2"),
+    "closes_objects": (schema({"type": "object", "properties": NULLS}), '{"c":1}'),
+    "loses_an_optional_property": (schema({"type": "object", "properties": NULLS}), '{"b":null}'),
+    "searches_anchored": (schema({"type": "string", "pattern": "a"}), '"bab"'),
+    "loses_an_enum_value": (schema({"enum": ["a", "b"]}), '"b"'),
+    "takes_the_first_branch": (schema({"anyOf": [{"type": "null"}, {"type": "boolean"}]}), "true"),
+    "takes_the_first_type": (schema({"type": ["null", "boolean"]}), "true"),
+    "needs_spaces": (schema({"type": "array"}), "[1,2]"),
+    "loses_an_option": (Choice(("yes", "no")), "yes"),
+}
+"""A text of the spec's language, which the mutant does not let through."""
+
+
+@cache
+def good(base: str) -> Backend:
+    return base_info(base).create(small_vocabulary())
+
+
+def has(backend: Backend, spec: GrammarSpec, text: str) -> bool:
+    """Whether a text is of the language that a backend matches."""
+    matcher = backend.compile(spec).unwrap().start(stop_token_ids=[], max_rollback=0)
+    return all(matcher.accept(byte) is Status.OK for byte in text.encode()) and matcher.is_accepting
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_it_lets_too_much_through(name: str) -> None:
+    spec, text = TOO_MUCH[name]
+    assert not has(good(MUTANTS[name].base), spec, text)
+    assert has(MUTANTS[name].info.create(small_vocabulary()), spec, text)
+
+
+@pytest.mark.parametrize("name", TOO_LITTLE)
+def test_it_lets_too_little_through(name: str) -> None:
+    spec, text = TOO_LITTLE[name]
+    assert has(good(MUTANTS[name].base), spec, text)
+    assert not has(MUTANTS[name].info.create(small_vocabulary()), spec, text)
+
+
+def test_none_is_left_out() -> None:
+    parts = [part for part in vars(languages).values() if getattr(part, "__module__", "") == languages.__name__]
+    assert {make(part).name for part in parts} == TOO_MUCH.keys() | TOO_LITTLE.keys()
