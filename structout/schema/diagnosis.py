@@ -43,9 +43,10 @@ def bad_keyword(start: Node, path: Sequence[str | int], reason: str | None) -> G
 
     Args:
         start: root of the document that holds it.
-        path: keys and indices that lead to it.
+        path: keys and indices that lead to it; empty keys may be left out.
         reason: what is wrong with it, as a sentence without a full stop; None for "it is not one of those allowed".
     """
+    path = json_pointer.with_empty_names(start.schema, path)
     pointer = json_pointer.join("", *path)
     keyword = _keyword_at(start, tuple(str(token) for token in path))
     match json_pointer.resolve(start.schema, pointer):

@@ -2,6 +2,7 @@
 
 import re
 import urllib.parse
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from structout.result import Err, Ok, Result
@@ -57,3 +58,22 @@ def from_fragment(fragment: str) -> Result[str, str]:
         return Ok(urllib.parse.unquote(fragment, errors="strict"))
     except UnicodeDecodeError:
         return Err(f"the fragment {fragment!r} is not percent-encoded UTF-8")
+
+
+def with_empty_names(document: Any, path: Sequence[str | int]) -> tuple[str | int, ...]:
+    """A path into ``document`` from which empty member names were left out, as jsonschema-rs leaves them out.
+
+    Where several paths could be meant, the one with fewest of them; what leads nowhere at all stays as it is.
+    """
+    return next(_completions(document, tuple(path)), tuple(path))
+
+
+def _completions(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if not path:
+        yield ()
+        return
+    match step(value, str(path[0])):
+        case Ok((_, inner)):
+            yield from ((path[0], *rest) for rest in _completions(inner, path[1:]))
+    if isinstance(value, dict) and "" in value and path[0] != "":
+        yield from (("", *rest) for rest in _completions(value[""], path))

@@ -57,7 +57,8 @@ class ReferenceValidator:
         match self._parse(text):
             case Ok(value):
                 found = self._validator.iter_errors(value)
-                return [(json_pointer.join("", *error.instance_path), brief(error.message)) for error in found]
+                paths = ((json_pointer.with_empty_names(value, error.instance_path), error) for error in found)
+                return [(json_pointer.join("", *path), brief(error.message)) for path, error in paths]
             case Err(message):
                 return [("", message)]
 

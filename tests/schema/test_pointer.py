@@ -90,3 +90,18 @@ def test_a_joined_pointer_resolves_to_what_its_tokens_lead_to(tokens: list[str |
     for token in reversed(tokens):
         document = {token: document} if isinstance(token, str) else [None] * token + [document]
     assert pointer.resolve(document, pointer.join("", *tokens)) == Ok(leaf)
+
+
+@given(st.lists(st.sampled_from(["", "a", "b"]) | st.integers(0, 2), max_size=6), st.integers())
+def test_a_path_is_completed_by_the_empty_names_that_it_lacks(tokens: list[str | int], leaf: int) -> None:
+    document: Any = leaf
+    for token in reversed(tokens):
+        document = {token: document} if isinstance(token, str) else [None] * token + [document]
+    whole = pointer.with_empty_names(document, [token for token in tokens if token != ""])
+    while whole != tuple(tokens):
+        # Nothing says that the path ends behind an empty name.
+        assert tokens.pop() == ""
+
+
+def test_a_path_that_leads_nowhere_stays() -> None:
+    assert pointer.with_empty_names({"": {"a": 1}}, ["b"]) == ("b",)

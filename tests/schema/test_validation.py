@@ -177,6 +177,12 @@ def test_every_schema_is_judged_and_every_invalid_text_has_an_error(schema: Any,
         assert pointer.resolve(schema, error.pointer).unwrap() is not None or "null" in json.dumps(schema)
 
 
+def test_the_pointer_of_an_error_has_the_empty_names_on_its_way() -> None:
+    error = check_schema(spec({"definitions": {"": {"$schema": False}}}))
+    assert error is not None
+    assert error.pointer == "/definitions//$schema"
+
+
 @pytest.mark.parametrize("length", [MAX_IN_PLACE_DEPTH, 20_000])
 @pytest.mark.parametrize("link", [{"$ref": "{}"}, {"allOf": [{"$ref": "{}"}]}])
 def test_long_chains_are_refused_before_they_crash_the_process(link: Any, length: int) -> None:
