@@ -32,6 +32,10 @@ from structout.schema import reference_validator
 
 DEFAULT_CORPUS = Path(os.environ.get("STRUCTOUT_CORPORA", "../shared"), "corpora/maskbench/sample.jsonl.gz")
 BACKENDS = ("xgrammar", "llguidance", "outlines")
+PROMPT = (
+    "Write one short JSON document for this JSON Schema, with short values, and stop when it is complete:\n{schema}"
+)
+"""Asks for a short document: where a schema leaves objects open, a small model invents members without end."""
 
 
 @attrs.frozen
@@ -96,7 +100,7 @@ def generate(
     requests = [
         Request(
             id=str(index),
-            prompt=local.encode_turn(f"Write one JSON document for this JSON Schema:\n{spec.text[:300]}")[:512],
+            prompt=local.encode_turn(PROMPT.format(schema=spec.text[:300]))[:512],
             max_tokens=max_tokens,
             sampling=SamplingParams(temperature=1.0, seed=seed + index),
             spec=spec,
