@@ -1,5 +1,6 @@
 """What regular expressions and EBNF have in common: options, sequences, repetitions, groups, classes."""
 
+import abc
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +19,7 @@ _COUNT: Final = re.compile(r"\{([0-9]{1,6})(,([0-9]{0,6}))?\}", re.ASCII)
 _SIGNS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
-class Reader:
+class Reader(abc.ABC):
     """Recursive descent over one text. The two syntaxes say what an atom and an escape are.
 
     Args:
@@ -59,19 +60,20 @@ class Reader:
         """Whether no group is open."""
         return self._depth == 0
 
+    @abc.abstractmethod
     def skip(self) -> None:
         """Goes on to what matters next."""
 
     def ends_sequence(self) -> bool:
         return self.next in ("", "|", ")")
 
+    @abc.abstractmethod
     def atom(self, start: int) -> Node:
         """What can be repeated. ``start`` is its offset."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def escape(self, start: int) -> Ranges:
         """The characters that an escape stands for, whose backslash, at ``start``, is behind us."""
-        raise NotImplementedError
 
     def options(self) -> Node:
         sequences = [self.sequence()]

@@ -82,6 +82,9 @@ class _PatternReader(Reader):
         super().__init__(pattern, encode)
         self._dialect = dialect
 
+    def skip(self) -> None:
+        """Everything matters: white space too is text."""
+
     def pattern(self) -> list[_Option]:
         found = [self._option()]
         while self.take("|"):

@@ -18,6 +18,12 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Backends = Annotated[
+    list[str] | None, typer.Option(help="Backend to test, may be repeated; all that could be when not given.")
+]
+Plugins = Annotated[
+    list[str] | None, typer.Option(help="MODULE:ATTRIBUTE of a plugin that is not installed, may be repeated.")
+]
 Model = Annotated[str, typer.Option(help="smollm2 (packaged), a folder of a Hugging Face model, or a hub id.")]
 
 
@@ -94,12 +100,8 @@ def fuzz(
         Path | None, typer.Option(help="Labelled schemas: MaskBench, a draft of the official suite, or cases.")
     ] = None,
     case: Annotated[Path | None, typer.Option(help="A saved fault to show again.")] = None,
-    backend: Annotated[
-        list[str] | None, typer.Option(help="Backend to test, may be repeated; all installed ones when not given.")
-    ] = None,
-    plugin: Annotated[
-        list[str] | None, typer.Option(help="MODULE:ATTRIBUTE of a plugin that is not installed, may be repeated.")
-    ] = None,
+    backend: Backends = None,
+    plugin: Plugins = None,
     against: Annotated[
         str | None, typer.Option(help="Another backend, whose masks are compared wherever both are exact.")
     ] = None,
@@ -139,12 +141,8 @@ def fuzz(
 @app.command()
 def check(
     schema: Annotated[Path, typer.Argument(help="File with a JSON Schema.")],
-    backend: Annotated[
-        list[str] | None, typer.Option(help="Backend to ask, may be repeated; all that take schemas when not given.")
-    ] = None,
-    plugin: Annotated[
-        list[str] | None, typer.Option(help="MODULE:ATTRIBUTE of a plugin that is not installed, may be repeated.")
-    ] = None,
+    backend: Backends = None,
+    plugin: Plugins = None,
     measure: Annotated[bool, typer.Option("--measure", help="Also look for laws that they break with it.")] = False,
     as_json: AsJson = False,
 ) -> None:

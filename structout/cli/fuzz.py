@@ -143,12 +143,11 @@ def _on_backend(work: _Work, backend: str, options: Options, console: Console) -
             if options.corpus:
                 result = _replayed(child_of(backend), work, bar)
             else:
+                known = None if options.include_known else work.infos[backend].known_faults
                 campaign = Campaign(
                     child_of(backend),
                     Budget(options.max_examples, options.time_s),
-                    known=KnownFaults()
-                    if options.include_known
-                    else KnownFaults.read(work.infos[backend].known_faults),
+                    known=KnownFaults.read(known),
                     against=child_of(options.against) if options.against else None,
                 )
                 result = _searched(campaign, work, options, bar)
@@ -157,7 +156,7 @@ def _on_backend(work: _Work, backend: str, options: Options, console: Console) -
     folder = FaultFolder(options.faults)
     for fault in result.faults:
         folder.save(fault)
-    print_result(console, result, lambda fault: folder.command(fault, tuple(options.plugins)))
+    print_result(console, result, lambda fault: folder.command(fault, tuple(options.plugins), options.against))
     return result
 
 

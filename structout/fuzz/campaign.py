@@ -116,7 +116,9 @@ class Campaign:
             case = make(trace)
             laws = laws_for(case)
             for violation in self._look(case, laws):
-                if self._is_new(violation, case):
+                if known := self.known.covers(violation, case):
+                    self.tally.known[known.reason] += 1
+                elif self._is_new(violation, case):
                     self._record(self._smaller(Fault(self.child.target.backend, violation, case), make, trace, laws))
         return self.tally
 
@@ -126,8 +128,8 @@ class Campaign:
         return 1.0 - max(0.0, self._ends - time.monotonic()) / self.budget.seconds if self._ends else 0.0
 
     def _is_new(self, violation: Violation, case: Case) -> bool:
-        if known := self.known.covers(violation, case):
-            self.tally.known[known.reason] += 1
+        """Whether neither a known fault nor one that was found accounts for a breach."""
+        if self.known.covers(violation, case):
             return False
         return not any(fault.covers(violation, case) for fault in self.tally.faults)
 
@@ -144,16 +146,14 @@ class Campaign:
     def _smaller(self, fault: Fault, make: MakeCase, trace: Trace, laws: Collection[Law]) -> Fault:
         """The same breach in the smallest example that is found within `SHRINK_S`."""
         smallest = fault
-        alone = examine_in(self.child, fault.case, {fault.law}).violations
-        if any(violation.law is fault.law for violation in alone):
+        if any(violation.law is fault.law for violation in self._again(fault, fault.case, {fault.law})):
             laws = {fault.law}
 
         def fails(case: Case) -> bool:
             nonlocal smallest
             if case.spec.kind != fault.case.spec.kind:
                 return False
-            violations = examine_in(self.child, case, laws).violations
-            for violation in (*violations, *self._differences(case)):
+            for violation in self._again(fault, case, laws):
                 if violation.law is fault.law and self._is_new(violation, case):
                     smallest = Fault(fault.backend, violation, case)
                     return True
@@ -165,6 +165,12 @@ class Campaign:
             if time.monotonic() < until and fails(case):
                 break
         return smallest
+
+    def _again(self, fault: Fault, case: Case, laws: Collection[Law]) -> tuple[Violation, ...]:
+        """What is broken in an example that may show a fault, as far as it could be that."""
+        if fault.law is Law.MASK_DIFFERENCE:
+            return self._differences(case)
+        return examine_in(self.child, case, laws).violations
 
     def _record(self, fault: Fault) -> None:
         self.tally.faults.append(fault)

@@ -5,36 +5,12 @@ from typing import Final, TypeAlias
 
 from structout.fuzz.case import Case
 from structout.fuzz.choices import Choices
-from structout.fuzz.json_cases import schema_case
-from structout.fuzz.json_text import write
+from structout.fuzz.json_cases import json_case, schema_case
 from structout.fuzz.languages import choice_case, ebnf_case, regex_case, tag_case
-from structout.fuzz.schemas import MAX_DEPTH
-from structout.fuzz.writer import Writer
-from structout.spec import Dialect, JsonSchema, Policy, Serialization, Whitespace
+from structout.spec import JsonSchema
 
 MakeCase: TypeAlias = Callable[[Choices], Case]
 """Makes a case of choices: seeded ones in a campaign, recorded ones when it is made smaller."""
-
-_SERIALIZATIONS: Final = ((6, Serialization()), *((1, Serialization(whitespace=each)) for each in list(Whitespace)[1:]))
-_POLICIES: Final = ((3, Policy.SOUND), (1, Policy.BEST_EFFORT), (1, Policy.EXACT))
-_DIALECTS: Final = ((3, Dialect.DRAFT_2020_12), (1, Dialect.DRAFT_7))
-
-
-def json_case(choices: Choices) -> Case:
-    """A case of a generated schema.
-
-    Draft 7 one time in four, else 2020-12; compact and spaced one time in eight each, else any white space; the default
-    policy three times in five, the others once each.
-    """
-    dialect = choices.weighted(_DIALECTS)
-    spec = JsonSchema(
-        write(Writer(choices, dialect).document(MAX_DEPTH)),
-        dialect=dialect,
-        serialization=choices.weighted(_SERIALIZATIONS),
-        policy=choices.weighted(_POLICIES),
-    )
-    return schema_case(spec, choices.below(2**32)).unwrap()
-
 
 MAKERS: Final[Mapping[str, MakeCase]] = {
     "json_schema": json_case,

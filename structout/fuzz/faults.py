@@ -102,8 +102,9 @@ class FaultFolder:
             except (ValueError, KeyError, TypeError):
                 continue
 
-    def command(self, fault: Fault, plugins: tuple[str, ...] = ()) -> str:
-        """The command that shows a saved fault again."""
-        options = "".join(f" --plugin {shlex.quote(plugin)}" for plugin in plugins)
+    def command(self, fault: Fault, plugins: tuple[str, ...] = (), against: str | None = None) -> str:
+        """The command that shows a saved fault again; ``against`` is the backend that it was compared with."""
+        options = f" --against {against}" if against and fault.law is Law.MASK_DIFFERENCE else ""
+        options += "".join(f" --plugin {shlex.quote(plugin)}" for plugin in plugins)
         file = shlex.quote(str(self.path / f"{fault.name}.json"))
         return f"structout fuzz --case {file} --backend {fault.backend}{options}"

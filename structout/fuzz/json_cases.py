@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 
 from structout.errors import GrammarError
 from structout.fuzz.case import Case, Text
-from structout.fuzz.choices import Choices, Seeded
+from structout.fuzz.choices import Choices, Drawn, Seeded
 from structout.fuzz.instances import find_instances
 from structout.fuzz.json_text import write
 from structout.fuzz.near_misses import near_misses
-from structout.fuzz.schemas import schemas as any_schemas
+from structout.fuzz.schemas import MAX_DEPTH
 from structout.fuzz.serializations import serializations
 from structout.fuzz.subject import Subject, subject_of
+from structout.fuzz.writer import Writer
 from structout.result import Result
 from structout.schema.walk import Schema
 from structout.spec import Dialect, JsonSchema, Policy, Serialization, Whitespace
@@ -21,10 +22,41 @@ _INSTANCES: Final = 3
 _TEXTS: Final = 3
 _STRANGERS: Final = 8
 
-_POLICIES: Final = st.sampled_from(
-    [Serialization()] * 6 + [Serialization(whitespace=Whitespace.COMPACT), Serialization(whitespace=Whitespace.SPACED)]
-)
-_DIALECTS: Final = st.sampled_from([Dialect.DRAFT_2020_12] * 3 + [Dialect.DRAFT_7])
+_SERIALIZATIONS: Final = ((6, Serialization()), *((1, Serialization(whitespace=each)) for each in list(Whitespace)[1:]))
+_POLICIES: Final = ((3, Policy.SOUND), (1, Policy.BEST_EFFORT), (1, Policy.EXACT))
+_DIALECTS: Final = ((3, Dialect.DRAFT_2020_12), (1, Dialect.DRAFT_7))
+
+
+def json_case(
+    choices: Choices,
+    *,
+    dialect: Dialect | None = None,
+    serialization: Serialization | None = None,
+    policy: Policy | None = None,
+) -> Case:
+    """A case of a generated schema.
+
+    Args:
+        choices: where it comes from.
+        dialect: of the schema; if None, draft 7 one time in four, else 2020-12.
+        serialization: if None, the default six times in eight, compact and spaced once each.
+        policy: how exactly the schema has to be enforced; if None, the default three times in five, the others once
+            each.
+    """
+    chosen = dialect or choices.weighted(_DIALECTS)
+    return _case_of(choices, Writer(choices, chosen).document(MAX_DEPTH), chosen, serialization, policy)
+
+
+def _case_of(
+    choices: Choices, schema: Schema, dialect: Dialect, serialization: Serialization | None, policy: Policy | None
+) -> Case:
+    spec = JsonSchema(
+        write(schema),
+        dialect=dialect,
+        serialization=serialization or choices.weighted(_SERIALIZATIONS),
+        policy=policy or choices.weighted(_POLICIES),
+    )
+    return schema_case(spec, choices.below(2**32)).unwrap()
 
 
 def schema_case(spec: JsonSchema, seed: int) -> Result[Case, GrammarError]:
@@ -74,22 +106,15 @@ def json_cases(
     schemas: st.SearchStrategy[Schema] | None = None,
     dialect: Dialect | None = None,
     serialization: Serialization | None = None,
-    policy: Policy = Policy.SOUND,
+    policy: Policy | None = Policy.SOUND,
 ) -> Case:
-    """Cases of generated schemas.
+    """Cases of generated schemas; see `json_case`.
 
     Args:
-        schemas: of ``dialect``, valid under its metaschema; `structout.fuzz.schemas.schemas` if None.
-        dialect: of the schemas; if None, draft 7 one time in four and else 2020-12, which ``schemas`` then have to be.
-        serialization: if None, the default six times in eight, compact and spaced once each.
-        policy: how exactly the schema has to be enforced.
+        schemas: of ``dialect``, 2020-12 if that is None, and valid under its metaschema; those of `json_case` if None.
+        dialect, serialization, policy: as there.
     """
-    chosen = dialect or (draw(_DIALECTS) if schemas is None else Dialect.DRAFT_2020_12)
-    schema = draw(any_schemas(dialect=chosen) if schemas is None else schemas)
-    spec = JsonSchema(
-        write(schema),
-        dialect=chosen,
-        serialization=serialization or draw(_POLICIES),
-        policy=policy,
-    )
-    return schema_case(spec, draw(st.integers(0, 2**32 - 1))).unwrap()
+    choices = Drawn(draw)
+    if schemas is None:
+        return json_case(choices, dialect=dialect, serialization=serialization, policy=policy)
+    return _case_of(choices, draw(schemas), dialect or Dialect.DRAFT_2020_12, serialization, policy)

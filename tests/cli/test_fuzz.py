@@ -64,6 +64,19 @@ def test_saved_faults_are_looked_at_first(tmp_path: Path, schema: Path) -> None:
     assert backend["examined"] == len(saved)
 
 
+def test_known_faults_are_counted_and_no_news(tmp_path: Path) -> None:
+    """llguidance declares that it writes characters in their shortest form only."""
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "string"}')
+    known = fuzz(tmp_path, schema, "--backend", "llguidance", examples=6)
+    assert known.exit_code == 0, known.output
+    assert re.search(r"known, [1-9]\d* times: llguidance writes a character in its shortest form only", known.output)
+    told = fuzz(tmp_path, schema, "--backend", "llguidance", "--include-known", examples=6)
+    assert told.exit_code == 1, told.output
+    assert "serialization: " in told.output
+    assert "known, " not in told.output
+
+
 def test_generated_specs_and_a_report_in_json(tmp_path: Path) -> None:
     result = fuzz(tmp_path, "--generate", "--backend", "reference", "--seed", "5", "--json")
     assert result.exit_code == 0, result.output

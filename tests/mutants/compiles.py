@@ -1,5 +1,6 @@
 """Faults of compiling: its results, its caches, and what it says of the language."""
 
+import abc
 import json
 import time
 import traceback
@@ -16,15 +17,16 @@ from tests.mutants.wrapping import PassBackend, PassGrammar
 Compiled = Result[CompiledGrammar, GrammarError]
 
 
-class _Caches(PassBackend):
+class _Caches(PassBackend, abc.ABC):
     """Keeps what it has compiled, by a key that says too little."""
 
     def __init__(self, inner: Backend, vocabulary: Vocabulary) -> None:
         super().__init__(inner, vocabulary)
         self._known: dict[object, Compiled] = {}
 
+    @abc.abstractmethod
     def key(self, spec: GrammarSpec) -> object:
-        raise NotImplementedError
+        """What it takes for the whole of a spec."""
 
     def compile(self, spec: GrammarSpec) -> Compiled:
         key = self.key(spec)
@@ -101,11 +103,12 @@ class ErrsWithText(PassBackend):
                 return compiled
 
 
-class _Errs(PassBackend):
+class _Errs(PassBackend, abc.ABC):
     """Changes its errors."""
 
+    @abc.abstractmethod
     def changed(self, error: GrammarError) -> GrammarError:
-        raise NotImplementedError
+        """What it says instead."""
 
     def compile(self, spec: GrammarSpec) -> Compiled:
         match super().compile(spec):

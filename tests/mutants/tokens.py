@@ -1,5 +1,7 @@
 """Faults that show with some tokens only: bytes of half a character, several characters at once, and the like."""
 
+import abc
+
 from structout import Status, TokenKind
 from structout.backend import BitmaskRow
 from tests.mutants.wrapping import PassMatcher, put
@@ -31,11 +33,12 @@ class SkipsPartsOfCharacters(PassMatcher):
         return Status.OK if is_skipped else super().accept(token)
 
 
-class _Refuses(PassMatcher):
+class _Refuses(PassMatcher, abc.ABC):
     """Refuses some tokens, in the rows too."""
 
+    @abc.abstractmethod
     def is_refused(self, token: int) -> bool:
-        raise NotImplementedError
+        """Whether it is one of them."""
 
     def fill(self, row: BitmaskRow) -> Status:
         status = super().fill(row)

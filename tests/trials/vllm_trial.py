@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 # Read by vLLM when it is imported: engine and scheduler in this process, so that what they did can be looked at.
@@ -56,8 +57,9 @@ class Report(TypedDict):
 class ConstraintGrammar(StructuredOutputGrammar):  # type: ignore[misc]  # vLLM is not in the environment of mypy
     """A constraint as vLLM drives it."""
 
-    def __init__(self, constraint: Constraint, calls: Counter[str]) -> None:
-        self.constraint = constraint
+    def __init__(self, start: Callable[[], Constraint], calls: Counter[str]) -> None:
+        self.start = start
+        self.constraint = start()
         self.calls = calls
 
     def fill_bitmask(self, bitmask: torch.Tensor, batch_index: int) -> None:
@@ -86,7 +88,7 @@ class ConstraintGrammar(StructuredOutputGrammar):  # type: ignore[misc]  # vLLM 
         return self.constraint.is_terminated
 
     def reset(self) -> None:
-        raise NotImplementedError("nothing in vLLM 0.32 calls it")
+        self.constraint = self.start()
 
 
 class ConstraintBackend(StructuredOutputBackend):  # type: ignore[misc]  # vLLM is not in the environment of mypy
@@ -106,11 +108,9 @@ class ConstraintBackend(StructuredOutputBackend):  # type: ignore[misc]  # vLLM 
         assert request_type is StructuredOutputOptions.JSON
         # An error has no way out of here but an exception, which vLLM keeps in the request's future.
         grammar = self.bound.compile(JsonSchema(grammar_spec)).unwrap()
-        constraint = grammar.start(
-            stop_token_ids=sorted(stop_token_ids) if stop_token_ids else None,
-            max_rollback=self.vllm_config.num_speculative_tokens,
-        )
-        return ConstraintGrammar(constraint.unwrap(), self.calls)
+        stops = sorted(stop_token_ids) if stop_token_ids else None
+        drafts = self.vllm_config.num_speculative_tokens
+        return ConstraintGrammar(lambda: grammar.start(stop_token_ids=stops, max_rollback=drafts).unwrap(), self.calls)
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> torch.Tensor:
         return torch.from_numpy(np.full((max_num_seqs, self.bound.vocabulary.bitmask_width), -1, np.int32))
