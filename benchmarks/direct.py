@@ -4,6 +4,7 @@ Nothing of a plugin is in them: no table of dropped keywords, no serialization p
 does at the end of a text. A schema that the library takes is accepted.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,16 @@ from structout import (
     hookimpl,
 )
 from structout.backend import Backend, BitmaskRow, CompiledGrammar, Matcher
-from structout.spec import GrammarSpec
+from structout.spec import Dialect, GrammarSpec
+
+
+def _text(spec: GrammarSpec) -> str:
+    """The schema as its user would hand it over: a dialect other than the usual one is named in it."""
+    assert isinstance(spec, JsonSchema)
+    schema = spec.schema()
+    if spec.dialect is Dialect.DRAFT_2020_12 or not isinstance(schema, dict):
+        return spec.text
+    return json.dumps({"$schema": str(spec.dialect)} | schema)
 
 
 def _refused(exc: Exception) -> Err[GrammarError]:
@@ -57,9 +67,9 @@ class XgrammarDirect:
         self._matcher = xgrammar.GrammarMatcher
 
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
-        assert isinstance(spec, JsonSchema)
+        text = _text(spec)
         try:
-            grammar = self._compiler.compile_json_schema(spec.text)
+            grammar = self._compiler.compile_json_schema(text)
         except Exception as exc:
             return _refused(exc)
         return Ok(_Compiled(lambda stops: _XgrammarMatcher(self._matcher(grammar, override_stop_tokens=list(stops)))))
@@ -114,10 +124,9 @@ class LlguidanceDirect:
         )
 
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
-        assert isinstance(spec, JsonSchema)
-        matcher = self._library.LLMatcher
+        text, matcher = _text(spec), self._library.LLMatcher
         try:
-            grammar = matcher.grammar_from_json_schema(spec.text)
+            grammar = matcher.grammar_from_json_schema(text)
             if error := matcher.validate_grammar(grammar, self._tokenizer):
                 raise ValueError(error)
         except Exception as exc:
@@ -162,9 +171,9 @@ class OutlinesDirect:
         self._index, self._guide, self._regex = outlines_core.Index, outlines_core.Guide, build_regex_from_schema
 
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
-        assert isinstance(spec, JsonSchema)
+        text = _text(spec)
         try:
-            index = self._index(self._regex(spec.text), self._vocabulary)
+            index = self._index(self._regex(text), self._vocabulary)
         except Exception as exc:
             return _refused(exc)
         return Ok(_Compiled(lambda stops: _OutlinesMatcher(self._guide(index), self._eos)))

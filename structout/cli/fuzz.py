@@ -20,7 +20,7 @@ from structout.fuzz.cases import MAKERS, any_case, cases_of
 from structout.fuzz.child import Child, ChildError
 from structout.fuzz.corpus import CorpusError, Example, read
 from structout.fuzz.coverage import Coverage
-from structout.fuzz.exactness import Exactness, faults_of, measure, shares
+from structout.fuzz.exactness import Exactness, faults_of, measure, shares_by_part
 from structout.fuzz.examine import Report
 from structout.fuzz.faults import Fault, FaultFolder
 from structout.fuzz.known import KnownFaults
@@ -168,8 +168,13 @@ def _replayed(child: Child, work: _Work, bar: "_Bar") -> BackendResult:
     for verdict in measure(child, examples):
         verdicts.append(verdict)
         bar(len(verdicts) / len(examples))
-    faults = faults_of(child.target.backend, zip(examples, verdicts, strict=True))
-    return BackendResult(child.target.backend, examined=len(verdicts), faults=tuple(faults), shares=shares(verdicts))
+    pairs = list(zip(examples, verdicts, strict=True))
+    return BackendResult(
+        child.target.backend,
+        examined=len(pairs),
+        faults=tuple(faults_of(child.target.backend, pairs)),
+        parts=shares_by_part(pairs),
+    )
 
 
 def _searched(campaign: Campaign, work: _Work, options: Options, bar: "_Bar") -> BackendResult:

@@ -1,6 +1,6 @@
 """How the results of ``structout fuzz`` and ``structout check`` are printed and written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 from rich.console import Console
 
 from structout.fuzz.coverage import Coverage
+from structout.fuzz.exactness import Shares
 from structout.fuzz.faults import Fault
 from structout.fuzz.law import Law
 
@@ -26,7 +27,7 @@ class BackendResult:
         counts: what was done.
         known: how many breaches were no news, by the reason of the known fault that they look like.
         slowest_fill_s: seconds of the slowest row.
-        shares: on a corpus, the share of each verdict.
+        parts: on a corpus, the shares of each verdict, part by part.
         problem: why it could not be tested at all.
     """
 
@@ -38,14 +39,18 @@ class BackendResult:
     counts: Mapping[str, int] = attrs.field(factory=dict)
     known: Mapping[str, int] = attrs.field(factory=dict)
     slowest_fill_s: float = 0.0
-    shares: Mapping[str, float] = attrs.field(factory=dict)
+    parts: Mapping[str, Shares] = attrs.field(factory=dict)
     problem: str | None = None
 
 
 def as_json(results: Sequence[BackendResult], seed: int, coverage: Coverage) -> dict[str, Any]:
     """The results as JSON-able data."""
     backends = [
-        attrs.asdict(result, recurse=False) | {"faults": [_fault_json(fault) for fault in result.faults]}
+        attrs.asdict(result, recurse=False)
+        | {
+            "faults": [_fault_json(fault) for fault in result.faults],
+            "parts": {part: attrs.asdict(each) for part, each in result.parts.items()},
+        }
         for result in results
     ]
     return {"seed": seed, "backends": backends, "coverage": coverage.to_json()}
@@ -64,7 +69,8 @@ def print_result(console: Console, result: BackendResult, command: Callable[[Fau
     if result.problem:
         line(f"{result.backend}: {result.problem}")
         return
-    line(f"{result.backend}: {_figures(result)}")
+    for figures in _figures(result):
+        line(f"{result.backend}: {figures}")
     for reason, count in result.known.items():
         line(f"  known, {count} times: {reason}")
     for fault in result.faults:
@@ -75,15 +81,16 @@ def print_result(console: Console, result: BackendResult, command: Callable[[Fau
         line(f"    again: {command(fault)}")
 
 
-def _figures(result: BackendResult) -> str:
-    if result.shares:
-        return f"{result.examined} examples: " + ", ".join(
-            f"{name.replace('_', ' ')} {share:.1%}" for name, share in result.shares.items()
-        )
+def _figures(result: BackendResult) -> Iterator[str]:
+    for part, each in result.parts.items():
+        verdicts = ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in each.shares.items())
+        yield f"{each.examples} {part} examples: ".replace("  ", " ") + verdicts
+    if result.parts:
+        return
     refused = sum(result.refused.values())
     walks = f", {result.counts.get('walks ended', 0)} of {result.counts.get('walks', 0)} walks came to an end"
     verdict = f"{len(result.faults)} laws broken" if result.faults else "all laws held"
-    return f"{result.examined} cases, {result.compiled} compiled, {refused} refused{walks}; {verdict}"
+    yield f"{result.examined} cases, {result.compiled} compiled, {refused} refused{walks}; {verdict}"
 
 
 def spec_text(fault: Fault) -> str:

@@ -31,6 +31,8 @@ STATE_LAWS_PER_CASE: Final = 4
 
 SHRINK_S: Final = 45.0
 """What making one example small may take."""
+OVERTIME_S: Final = 10.0
+"""What making the last one small may take beyond the time of the whole search."""
 
 
 def laws_for(case: Case) -> frozenset[Law]:
@@ -144,7 +146,7 @@ class Campaign:
         return (found,) if found else ()
 
     def _smaller(self, fault: Fault, make: MakeCase, trace: Trace, laws: Collection[Law]) -> Fault:
-        """The same breach in the smallest example that is found within `SHRINK_S`."""
+        """The same breach in the smallest example that is found within `SHRINK_S`, and `OVERTIME_S` of the end."""
         smallest = fault
         if any(violation.law is fault.law for violation in self._again(fault, fault.case, {fault.law})):
             laws = {fault.law}
@@ -159,7 +161,7 @@ class Campaign:
                     return True
             return False
 
-        until = time.monotonic() + SHRINK_S
+        until = min(time.monotonic() + SHRINK_S, self._ends + OVERTIME_S)
         Shrinker(make, fails, fault.case, trace, until).shrink()
         for case in _with_fewer_texts(smallest.case):
             if time.monotonic() < until and fails(case):

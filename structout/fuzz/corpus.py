@@ -36,12 +36,14 @@ class Example:
         spec: what is compiled.
         members: for each text of the language its forms; all but the first are the same value, written otherwise.
         strangers: the same for what is not of the language.
+        part: of the corpus; the official suite has ``required`` and ``optional`` ones, other corpora only "".
     """
 
     name: str
     spec: GrammarSpec
     members: tuple[tuple[str, ...], ...]
     strangers: tuple[tuple[str, ...], ...]
+    part: str = ""
 
 
 def read(path: Path) -> Iterator[Example]:
@@ -101,7 +103,8 @@ def _suite(name: str, group: Mapping[str, Any], draft: str, remotes: Mapping[str
     dialect = _DRAFTS.get(draft, Dialect.DRAFT_2020_12)
     mode = FormatMode.ASSERT if "optional/format" in name else FormatMode.ANNOTATE
     spec = JsonSchema(_dump(group["schema"]), dialect=dialect, format_mode=mode, registry=dict(remotes))
-    return _labelled(name, spec, group["tests"])
+    part = "optional" if name.startswith("optional/") else "required"
+    return attrs.evolve(_labelled(name, spec, group["tests"]), part=part)
 
 
 def _labelled(name: str, spec: JsonSchema, tests: list[Mapping[str, Any]]) -> Example:

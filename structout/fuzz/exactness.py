@@ -1,7 +1,7 @@
 """How exact a backend is on a corpus: which schemas it refuses, on which it accepts too much or too little."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -84,20 +84,38 @@ def _verdict(example: Example, answer: dict[str, Any]) -> Exactness:
     )
 
 
-def shares(verdicts: Iterable[Exactness]) -> dict[str, float]:
-    """The share of the examples that are ``exact``, ``refused``, ``over_accepts``, ``rejects_valid``, ``rejects_forms``
-    or ``died``. An example can be more than one of these."""
+@attrs.frozen
+class Shares:
+    """What became of a part of a corpus.
+
+    Attributes:
+        examples: their number.
+        shares: which part of them is ``exact``, ``refused``, ``over_accepts``, ``rejects_valid``, ``rejects_forms`` or
+            ``died``. An example can be more than one of these.
+    """
+
+    examples: int
+    shares: Mapping[str, float]
+
+
+def shares_by_part(verdicts: Iterable[tuple[Example, Exactness]]) -> dict[str, Shares]:
+    """The shares of each `Example.part`."""
+    parts: dict[str, list[Exactness]] = {}
+    for example, verdict in verdicts:
+        parts.setdefault(example.part, []).append(verdict)
+    return {part: _shares(each) for part, each in sorted(parts.items(), reverse=True)}
+
+
+def _shares(verdicts: Collection[Exactness]) -> Shares:
     counts: Counter[str] = Counter()
-    total = 0
     for verdict in verdicts:
-        total += 1
         counts["exact"] += verdict.exact
         counts["refused"] += verdict.refused is not None
         counts["over_accepts"] += bool(verdict.over_accepted)
         counts["rejects_valid"] += bool(verdict.rejected)
         counts["rejects_forms"] += bool(verdict.rejected_forms)
         counts["died"] += verdict.died is not None
-    return {name: count / max(1, total) for name, count in counts.items()}
+    return Shares(len(verdicts), {name: count / len(verdicts) for name, count in counts.items()})
 
 
 def faults_of(backend: str, verdicts: Iterable[tuple[Example, Exactness]]) -> Iterator[Fault]:

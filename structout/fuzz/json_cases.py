@@ -20,7 +20,7 @@ from structout.spec import Dialect, JsonSchema, Policy, Serialization, Whitespac
 
 _INSTANCES: Final = 3
 _TEXTS: Final = 3
-_STRANGERS: Final = 8
+_STRANGERS: Final = 12
 
 _SERIALIZATIONS: Final = ((6, Serialization()), *((1, Serialization(whitespace=each)) for each in list(Whitespace)[1:]))
 _POLICIES: Final = ((3, Policy.SOUND), (1, Policy.BEST_EFFORT), (1, Policy.EXACT))
@@ -62,8 +62,8 @@ def _case_of(
 def schema_case(spec: JsonSchema, seed: int) -> Result[Case, GrammarError]:
     """The case that a seed makes of a spec: the same in every process.
 
-    It has up to three instances, each as up to three members, the plain text among them, and up to eight strangers that
-    each violate another keyword. A schema of which no instance is found has no strangers either.
+    It has up to three instances, each as up to three members, the plain text among them, and up to twelve strangers, at
+    most two of which violate the same keyword. A schema of which no instance is found has no strangers either.
     """
     return subject_of(spec).map(lambda subject: _case(subject, seed))
 

@@ -1,5 +1,6 @@
 """Values that are invalid, but only just: one keyword is against them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ _EDITS: Final = 30
 """Changes that are tried on each value."""
 _WEAKER: Final = 12
 """Schemas that are tried which lack one keyword, or have its opposite."""
+_ALIKE: Final = 2
+"""Near misses that may have the same path."""
 
 
 @attrs.frozen
@@ -36,18 +39,20 @@ class NearMiss:
     path: tuple[str, ...]
 
 
-def near_misses(choices: Choices, subject: Subject, instances: Sequence[Json], most: int = 8) -> list[NearMiss]:
-    """Up to ``most`` near misses, all with different paths, from valid values.
+def near_misses(choices: Choices, subject: Subject, instances: Sequence[Json], most: int = 12) -> list[NearMiss]:
+    """Up to ``most`` near misses from valid values, at most two with the same path.
 
     They are found in two ways: by small changes to the instances, and by instances of the schema without one of its
     keywords, or with its opposite. Those count of which the reference validator says that exactly one keyword, in
     however many places, is violated.
     """
-    found: dict[tuple[str, ...], NearMiss] = {}
+    found: dict[str, NearMiss] = {}
+    times: Counter[tuple[str, ...]] = Counter()
     for value in _candidates(choices, subject, instances):
         path = violated(subject, write(value))
-        if path is not None and path not in found:
-            found[path] = NearMiss(plain_text(subject, value), path[-1], path)
+        if path is not None and times[path] < _ALIKE and (text := plain_text(subject, value)) not in found:
+            times[path] += 1
+            found[text] = NearMiss(text, path[-1], path)
         if len(found) == most:
             break
     return list(found.values())
@@ -84,14 +89,14 @@ _OPPOSITES: Final = {
 
 
 def _weaker(choices: Choices, subject: Subject, node: Node, keyword: str) -> Iterator[Json]:
-    """Two values of the schema that lacks a keyword, or has its opposite instead."""
+    """Three values of the schema that lacks a keyword, or has its opposite instead."""
     instead: dict[str, Any] = {}
     if keyword in _OPPOSITES:
         opposite, distance = _OPPOSITES[keyword]
         instead[opposite] = node.keywords[keyword] + distance
     structure = subject.changed(node, keyword, instead)
     builder = Builder(choices, structure)
-    for _ in range(2):
+    for _ in range(3):
         yield builder.root()
 
 

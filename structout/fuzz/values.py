@@ -13,6 +13,9 @@ KINDS: Final = ("string", "integer", "number", "object", "array", "boolean", "nu
 CHARACTERS: Final[tuple[str, ...]] = (*"abcabcabcabc", *"xX01 -_./", *'"\\\n\t\x00\x7f', *"éß中\u0301\u2028\ufeff😀")
 """A third of them need an escape in JSON, or more than one byte in UTF-8."""
 
+WIDE: Final = "é中😀\u0301"
+"""Characters of two, three and four bytes in UTF-8, one of which takes two units in UTF-16, and one that combines."""
+
 NAMES: Final[tuple[str, ...]] = (
     *"abcabcabc",
     "ab",
@@ -44,12 +47,15 @@ COUNTS: Final = (0, 1, 2, 3, 1, 2, 3, 4, 5, 8, 17)
 
 
 def string(choices: Choices, low: int = 0, high: int | None = None) -> str:
-    """A string of ``low`` to ``high`` characters, seldom more than four beyond ``low``; none of them a surrogate."""
+    """A string of ``low`` to ``high`` characters, none of them a surrogate: seldom more than four beyond ``low``, but
+    often as long as it may be. One in six is of `WIDE` characters only."""
     length = low + choices.weighted(((4, 0), (4, 1), (3, 2), (2, 3), (1, 4), (1, 12)))
-    length = max(low, length if high is None else min(length, high))
+    if high is not None:
+        length = max(low, high if choices.one_in(4) else min(length, high))
+    alphabet = WIDE if choices.one_in(6) else CHARACTERS
     if length > 64:
-        return choices.pick(CHARACTERS) * min(length, MOST_LENGTH)
-    return "".join(choices.pick(CHARACTERS) for _ in range(length))
+        return choices.pick(alphabet) * min(length, MOST_LENGTH)
+    return "".join(choices.pick(alphabet) for _ in range(length))
 
 
 def name(choices: Choices) -> str:

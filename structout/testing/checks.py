@@ -1,67 +1,124 @@
 """The conformance kit: checks of one backend, for a parametrized test or for the pytest plugin."""
 
 import atexit
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Final
+from itertools import chain, count
+from typing import Final, TypeAlias
 
 import attrs
 
 from structout.backend import BackendInfo
+from structout.fuzz.campaign import LANGUAGE_LAWS
 from structout.fuzz.case import Case
 from structout.fuzz.child import Child
 from structout.fuzz.faults import Fault, FaultFolder
 from structout.fuzz.known import KnownFault, KnownFaults
 from structout.fuzz.laboratory import examine_in
 from structout.fuzz.law import Law, Violation
+from structout.fuzz.oracles import ORACLES
 from structout.fuzz.target import Target
 from structout.spec import SPEC_KINDS
-from structout.testing.inputs import big_cases, cases_of_kind
+from structout.testing.inputs import PLAIN, big_cases, cases_of_kind
 from structout.testing.levels import LAWS, PROTECTS, Level
 
 EXPENSIVE: Final = frozenset({Law.LEAK, Law.CONCURRENCY})
 """Looked at in the first few cases of a kind only."""
 EXPENSIVE_CASES: Final = 2
+BY_TURNS: Final = tuple(sorted(ORACLES.keys() - LANGUAGE_LAWS - EXPENSIVE))
+"""Each is looked at in one case of `TURNS`; they do not depend on the language much, and take most of the time."""
+TURNS: Final = 3
 BIG_LAWS: Final = frozenset({Law.MASK_TIME, Law.WRONG_REJECTION, Law.LIVENESS})
 """Looked at in big specs, beside what can happen to the process."""
+FINAL: Final = frozenset({Law.HANG, Law.MASK_TIME, Law.CRASH, Law.MEMORY})
+"""After a breach of one of these nothing more is looked at: it is likely to come up in every case, and costs time."""
+LIMIT_S: Final = 12.0
+"""What one case may take, in seconds of wall time."""
+PROCESSES: Final = 2
+"""How many of the backend run side by side."""
 
 
 class ConformanceError(AssertionError):
     """A backend does not pass a check; says what happened, what that leads to and how to see it again."""
 
 
+@attrs.frozen
+class _Job:
+    """A case, and what is looked at in it."""
+
+    number: int
+    case: Case
+    laws: frozenset[Law]
+    has_to_compile: bool = False
+
+
+Breach: TypeAlias = tuple[Violation, Case]
+
+
 @attrs.define(eq=False, slots=False)
 class Bench:
-    """A backend under test in its child process, and what was seen of it, kind of spec by kind of spec."""
+    """A backend under test in child processes, and what was seen of it, kind of spec by kind of spec."""
 
     target: Target
     known: KnownFaults
     laws: frozenset[Law]
     faults: FaultFolder = attrs.field(factory=FaultFolder)
-    _seen: dict[str, list[tuple[Violation, Case]]] = attrs.field(init=False, factory=dict)
+    _seen: dict[str, list[Breach]] = attrs.field(init=False, factory=dict)
+    _is_over: bool = attrs.field(init=False, default=False)
 
     @cached_property
-    def child(self) -> Child:
-        child = Child(self.target)
-        atexit.register(child.close)
-        return child
+    def children(self) -> tuple[Child, ...]:
+        """One for every second case, so that each sees the same ones every time."""
+        children = tuple(Child(self.target) for _ in range(PROCESSES))
+        atexit.register(self.close)
+        return children
 
-    def seen(self, kind: str) -> list[tuple[Violation, Case]]:
+    def close(self) -> None:
+        """Ends the processes."""
+        for child in self.children:
+            child.close()
+
+    def seen(self, kind: str) -> list[Breach]:
         """The breaches in all cases of a kind; looked for once, by whichever check asks first."""
         if kind not in self._seen:
-            self._seen[kind] = list(self._look(kind))
+            self._seen[kind] = self._look(kind)
         return self._seen[kind]
 
-    def _look(self, kind: str) -> Iterator[tuple[Violation, Case]]:
-        for number, case in enumerate(cases_of_kind(kind)):
-            laws = self.laws - (EXPENSIVE if number >= EXPENSIVE_CASES else frozenset())
-            yield from self._violations(case, laws)
-        for case in big_cases(kind):
-            yield from self._violations(case, self.laws & BIG_LAWS)
+    def _look(self, kind: str) -> list[Breach]:
+        if self._is_over:
+            return [breach for breaches in self._seen.values() for breach in breaches if breach[0].law in FINAL]
+        jobs = list(self._jobs(kind))
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            found = list(pool.map(self._work, self.children, (jobs[start::PROCESSES] for start in range(PROCESSES))))
+        return [breach for _, breach in sorted(chain.from_iterable(found), key=lambda each: each[0])]
 
-    def _violations(self, case: Case, laws: Collection[Law]) -> Iterator[tuple[Violation, Case]]:
-        report = examine_in(self.child, case, laws)
-        yield from ((violation, case) for violation in self.known.new(report.violations, case))
+    def _jobs(self, kind: str) -> Iterator[_Job]:
+        numbers = count()
+        yield _Job(next(numbers), Case(PLAIN[kind]), self.laws, has_to_compile=True)
+        for turn, case in enumerate(cases_of_kind(kind)):
+            waiting = {law for place, law in enumerate(BY_TURNS) if (place + turn) % TURNS}
+            expensive = EXPENSIVE if turn >= EXPENSIVE_CASES else frozenset()
+            yield _Job(next(numbers), case, self.laws - waiting - expensive)
+        for case in big_cases(kind):
+            yield _Job(next(numbers), case, self.laws & BIG_LAWS)
+
+    def _work(self, child: Child, jobs: Sequence[_Job]) -> list[tuple[int, Breach]]:
+        found: list[tuple[int, Breach]] = []
+        for job in jobs:
+            if self._is_over:
+                break
+            for violation in self._violations(child, job):
+                found.append((job.number, (violation, job.case)))
+                self._is_over |= violation.law in FINAL
+        return found
+
+    def _violations(self, child: Child, job: _Job) -> list[Violation]:
+        report = examine_in(child, job.case, job.laws, limit_s=LIMIT_S)
+        if job.has_to_compile and report.error is not None and not report.violations:
+            message = f"it refuses the plainest spec of a kind that it registers: {report.error['message']}"
+            return [Violation(Law.RESULT_DISCIPLINE, message)]
+        return self.known.new(report.violations, job.case)
 
 
 @attrs.frozen
@@ -118,7 +175,7 @@ class KnownFaultCheck:
     def run(self) -> None:
         """Raises `ConformanceError` if the fault is there no more."""
         fault = self.known.fault
-        report = examine_in(self.bench.child, fault.case, {fault.law})
+        report = examine_in(self.bench.children[0], fault.case, {fault.law})
         if not any(fault.covers(violation, fault.case) for violation in report.violations):
             raise ConformanceError(
                 f"a known fault is gone: {fault.violation.message} ({self.known.reason})\n  spec: {fault.case.spec}\n"
@@ -134,7 +191,7 @@ def conformance_checks(
         @pytest.mark.parametrize("check", conformance_checks(INFO), ids=str)
         def test_conformance(check): check.run()
 
-    The backend runs in a process of its own, which it may crash. All checks of one call share it.
+    The backend runs in two processes of its own, which it may crash. All checks of one call share them.
 
     Args:
         info: the backend's description. It crosses to the other process by `cloudpickle`.
@@ -144,10 +201,6 @@ def conformance_checks(
     laws = [(level, law) for level in Level if level in levels for law in LAWS[level]]
     known = KnownFaults.read(info.known_faults)
     bench = Bench(target or Target.of_info(info), known, frozenset(law for _, law in laws))
-    kinds = [kind for kind in SPEC_KINDS if kind in info.spec_kinds and kind in TESTED_KINDS]
+    kinds = [kind for kind in SPEC_KINDS if kind in info.spec_kinds and kind in PLAIN]
     checks: list[Check | KnownFaultCheck] = [Check(level, law, kind, bench) for kind in kinds for level, law in laws]
     return checks + [KnownFaultCheck(number, each, bench) for number, each in enumerate(known.faults)]
-
-
-TESTED_KINDS: Final = frozenset({"json_schema", "regex", "ebnf", "choice", "structural_tag"})
-"""Kinds of spec that there are cases for."""

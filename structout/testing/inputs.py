@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from structout.fuzz.case import Case, Text
@@ -12,14 +12,16 @@ from structout.fuzz.json_text import write
 from structout.fuzz.keywords.table import generated
 from structout.fuzz.schemas import keyword_schema
 from structout.fuzz.shrinking import Trace
-from structout.spec import Choice, Dialect, GrammarSpec, JsonSchema, Regex
+from structout.spec import Choice, Dialect, Ebnf, GrammarSpec, JsonSchema, Regex, StructuralTag
 
-CASES: Final = 40
+CASES: Final = 60
 """Generated cases of each kind of spec."""
+KEYWORD_CASES: Final = 4
+"""Generated cases of each keyword of JSON Schema, alone but for ``type`` and what it needs."""
 
 
 def cases_of_kind(kind: str) -> Iterator[Case]:
-    """The cases for one kind of spec; of JSON Schema first one for every keyword."""
+    """The cases for one kind of spec; of JSON Schema first some for every keyword."""
     if kind == "json_schema":
         yield from _keyword_cases()
     if make := MAKERS.get(kind):
@@ -27,9 +29,26 @@ def cases_of_kind(kind: str) -> Iterator[Case]:
 
 
 def _keyword_cases() -> Iterator[Case]:
-    for keyword in generated(Dialect.DRAFT_2020_12):
-        schema = keyword_schema(Trace(rest=random.Random(keyword)), keyword)
-        yield schema_case(JsonSchema(write(schema)), seed=0).unwrap()
+    for seed in range(KEYWORD_CASES):
+        for keyword in generated(Dialect.DRAFT_2020_12):
+            schema = keyword_schema(Trace(rest=random.Random(f"{keyword} {seed}")), keyword)
+            yield schema_case(JsonSchema(write(schema)), seed).unwrap()
+
+
+_TAG: Final = {
+    "type": "tag",
+    "begin": "<a>",
+    "content": {"type": "json_schema", "json_schema": {"type": "integer"}},
+    "end": "</a>",
+}
+PLAIN: Final[Mapping[str, GrammarSpec]] = {
+    "json_schema": JsonSchema('{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'),
+    "regex": Regex("a[0-9]+"),
+    "choice": Choice(["yes", "no"]),
+    "ebnf": Ebnf('root ::= "a" [0-9]+'),
+    "structural_tag": StructuralTag(json.dumps({"type": "structural_tag", "format": _TAG})),
+}
+"""A spec of each kind as plain as can be: a backend that registers the kind compiles it."""
 
 
 def big_cases(kind: str) -> Iterator[Case]:

@@ -61,6 +61,7 @@ def test_a_draft_of_the_official_suite(tmp_path: Path, draft: str, dialect: Dial
     written(tmp_path / "remotes" / "a" / "b.json", {"type": "null"})
     examples = list(read(folder))
     assert [example.name for example in examples] == ["optional/format/date.json#0", "type.json#0", "type.json#1"]
+    assert [example.part for example in examples] == ["optional", "required", "required"]
     specs = [example.spec for example in examples if isinstance(example.spec, JsonSchema)]
     assert [spec.format_mode for spec in specs] == [FormatMode.ASSERT, FormatMode.ANNOTATE, FormatMode.ANNOTATE]
     assert {spec.dialect for spec in specs} == {dialect}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import attrs
 import pytest
 
 from structout import Choice, ErrorKind, JsonSchema, Regex
@@ -9,7 +10,7 @@ from structout.backend import Finding
 from structout.fuzz.case import Text
 from structout.fuzz.child import Child
 from structout.fuzz.corpus import Example
-from structout.fuzz.exactness import Exactness, faults_of, measure, shares
+from structout.fuzz.exactness import Exactness, Shares, faults_of, measure, shares_by_part
 from structout.fuzz.law import Law
 from structout.fuzz.target import Target
 from tests.fuzz.hazards import hazards, loses_the_last, target
@@ -85,22 +86,22 @@ def test_the_process_may_die() -> None:
     assert after.exact
 
 
-def test_shares_are_of_all_examples() -> None:
+def test_shares_are_of_all_examples_of_a_part() -> None:
     verdicts = [
         Exactness("a", exact=True, rejected_forms=("x",)),
         Exactness("b", over_accepted=("x",), rejected=("y",)),
         Exactness("c", refused=ErrorKind.UNSUPPORTED),
         Exactness("d", died=Law.HANG),
     ]
-    assert shares(verdicts) == {
-        "exact": 0.25,
-        "refused": 0.25,
-        "over_accepts": 0.25,
-        "rejects_valid": 0.25,
-        "rejects_forms": 0.25,
-        "died": 0.25,
+    names = ("exact", "refused", "over_accepts", "rejects_valid", "rejects_forms", "died")
+    first = Example("x", ARRAY, (), (), part="optional")
+    pairs = [(first, Exactness("x", exact=True)), *((attrs.evolve(first, part="required"), each) for each in verdicts)]
+    assert shares_by_part(pairs) == {
+        "required": Shares(4, dict.fromkeys(names, 0.25)),
+        "optional": Shares(1, dict.fromkeys(names, 0.0) | {"exact": 1.0}),
     }
-    assert shares([]) == {}
+    assert list(shares_by_part(pairs)) == ["required", "optional"]
+    assert shares_by_part([]) == {}
 
 
 LISTED = (Finding("", "items", "is ignored"),)

@@ -219,3 +219,11 @@ class FindingsAreTexts(PassGrammar):
     @property
     def narrowed(self) -> Sequence[Finding]:
         return cast(Sequence[Finding], [json.dumps(attrs.asdict(finding)) for finding in super().narrowed])
+
+
+class RefusesEverything(PassBackend):
+    """Refuses whatever it is given, with a message and a hint."""
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        message = f"{spec.kind} is not supported today"
+        return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, hint="use another backend"))

@@ -40,7 +40,7 @@ def caught(mutant: Mutant) -> Catch:
                 return Catch(mutant, check.law.value, time.monotonic() - begun, str(failure))
         return Catch(mutant, None, time.monotonic() - begun)
     finally:
-        checks[0].bench.child.close()
+        checks[0].bench.close()
 
 
 def score(names: list[str]) -> Iterator[Catch]:

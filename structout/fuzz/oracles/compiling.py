@@ -16,6 +16,8 @@ from structout.fuzz.oracles.language import walks_end_in_the_language
 from structout.fuzz.probe import Bits, Probe, Probed
 from structout.fuzz.trial import Trial, trial_of
 from structout.result import Err, Ok
+from structout.schema import reachable
+from structout.schema.loading import load_registry, load_schema
 from structout.spec import Choice, Ebnf, GrammarSpec, JsonSchema, Lark, Regex, Serialization, StructuralTag, Whitespace
 
 _INTERNALS: Final = re.compile(
@@ -41,6 +43,24 @@ def check_refusal(error: GrammarError, *, has_members: bool) -> None:
         broken(Law.RESULT_DISCIPLINE, "the message of an error shows internals", error=said)
     if error.kind is ErrorKind.UNSUPPORTED and not (error.pointer is not None or error.keyword or error.hint):
         broken(Law.RESULT_DISCIPLINE, "a refusal says neither where nor what to do", error=said)
+
+
+def findings_are_of_the_spec(trial: Trial) -> None:
+    """Each place that a grammar lists has the keyword that it lists there.
+
+    What holds for the whole grammar is listed at the root; under ``narrowed`` that may be what is no keyword, such as
+    white space.
+    """
+    grammar, spec = trial.grammar, trial.case.spec
+    if not (grammar.unenforced or grammar.narrowed) or not isinstance(spec, JsonSchema):
+        return
+    nodes = list(reachable(load_schema(spec).unwrap(), spec.dialect, registry=load_registry(spec).unwrap()))
+    anywhere = {name for node in nodes for name in node.keywords}
+    stands = {(node.location, name) for node in nodes for name in node.keywords} | {("", name) for name in anywhere}
+    for finding in (*grammar.unenforced, *(each for each in grammar.narrowed if each.pointer)):
+        if (finding.pointer, finding.keyword) not in stands:
+            what = "it lists a keyword at a place where that does not stand"
+            broken(Law.RESULT_DISCIPLINE, what, pointer=finding.pointer, keyword=finding.keyword)
 
 
 def compiles_the_same_again(trial: Trial) -> None:
