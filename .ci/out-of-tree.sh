@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Test what lives in a project of its own: the plugin under docs/examples, and the one that `structout new-plugin` writes.
+# Test what lives in a project of its own: the plugin under docs/examples.
 #
 # usage: .ci/out-of-tree.sh [PYTHON]
 #
-# Both are installed as wheels, beside a wheel of this checkout, into an environment without torch and without any
-# built-in backend's library. It is kept outside the checkout, in ${XDG_CACHE_HOME:-~/.cache}/structout, and is built
+# It is installed as a wheel, beside a wheel of this checkout, into an environment without torch and without any
+# built-in backend's library. That is kept outside the checkout, in ${XDG_CACHE_HOME:-~/.cache}/structout, and is built
 # anew when this script or one of the projects' metadata changes; the wheels are built every time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -35,28 +35,20 @@ build() {
     echo "$recipe" >"$env/recipe"
 }
 
-# What is tested are the installed packages: nothing of the checkout may be on the path.
-tests() {
-    (cd "$work" && "$env/bin/python" -m pytest -c "$1/pyproject.toml" --rootdir "$1" -p no:cacheprovider "$1/tests")
-}
-
 mkdir -p "$cache"
 exec 9>"$env.lock"
 flock 9
 [ "$(cat "$env/recipe" 2>/dev/null)" = "$recipe" ] || build
 wheel "$checkout" "$example"
 install "$work"/wheels/structout*.whl
-"$env/bin/python" -m pip uninstall --quiet --yes structout-example
-(cd "$work" && "$env/bin/structout" new-plugin example)
-wheel "$work/structout-example"
-install "$work"/wheels/structout_example*.whl
 
-(cd "$work" && "$env/bin/structout" backends --json) | "$env/bin/python" -c '
+# What is tested are the installed packages: nothing of the checkout may be on the path.
+cd "$work"
+"$env/bin/structout" backends --json | "$env/bin/python" -c '
 import json, sys
 
 found = {each["id"]: each["distribution"] for each in json.load(sys.stdin)["backends"]}
 print("backends:", found)
-assert {"lmfe", "example"} <= found.keys(), "a plugin was installed, and is not found"
+assert "lmfe" in found, "the plugin was installed, and is not found"
 '
-tests "$example"
-tests "$work/structout-example"
+"$env/bin/python" -m pytest -c "$example/pyproject.toml" --rootdir "$example" -p no:cacheprovider "$example/tests"

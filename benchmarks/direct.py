@@ -191,10 +191,12 @@ class _OutlinesMatcher:
         return Status.OK
 
     def accept(self, token: int) -> Status:
+        if token == self.eos:
+            self.is_terminated = self.is_accepting
+            return Status.OK if self.is_terminated else Status.REJECTED
         if not self.native.accepts_tokens([token]):
             return Status.REJECTED
         self.native.advance(token, False)
-        self.is_terminated = token == self.eos
         return Status.OK
 
     @property

@@ -35,6 +35,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _alone(config: pytest.Config) -> bool:
+    """Whether the checks are all that is to run, since no test was named."""
+    return bool(config.getoption("--structout-backend")) and config.args_source is not pytest.Config.ArgsSource.ARGS
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if _alone(config) else None
+
+
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Adds the checks; where no test was named they are all that runs."""
     backends: list[str] = config.getoption("--structout-backend")
@@ -42,9 +51,6 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         if config.getoption("--structout-capabilities"):
             raise pytest.UsageError("--structout-capabilities needs --structout-backend")
         return
-    if config.args_source is not pytest.Config.ArgsSource.ARGS:
-        config.hook.pytest_deselected(items=items[:])
-        items.clear()
     plugins = tuple(config.getoption("--structout-plugin"))
     for backend in backends:
         items.extend(_items(session, backend, plugins))

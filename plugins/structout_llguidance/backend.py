@@ -89,7 +89,7 @@ class LlguidanceBackend:
                 source,
                 native,
                 unenforced=_all(tag.placed(_unenforced(native, tag.examination)) for tag in tags),
-                narrowed=_all(tag.placed(tag.examination.narrowed) for tag in tags),
+                narrowed=_all(tag.narrowed for tag in tags),
             )
         )
 

@@ -264,6 +264,10 @@ NARROWED: Final = (
     ),
     Rule("multipleOf", "is without some of the multiples, or some of their forms", when=_is_without_multiples),
     *(
+        Rule(keyword, "has a number that is rounded, and so left out", when=value_matches(_is_rounded))
+        for keyword in ("const", "enum")
+    ),
+    *(
         Rule(
             keyword, "has a number that is written without its exponent or fraction", when=value_matches(_is_respelled)
         )

@@ -15,6 +15,12 @@ from structout.spec import JsonSchema, StructuralTag
 from structout_llguidance.examination import Examination, examine
 
 _OFF: Final = ("at_least_one", "stop_after_first")
+_GOES_ON: Final = frozenset("0123456789+-.eE \t\r\n")
+"""What a number may go on with, and the white space behind JSON."""
+
+
+_SCHEMA: Final = "/content/json_schema"
+"""Where in a tag the schema is."""
 
 
 @attrs.frozen(eq=False)
@@ -26,7 +32,7 @@ class Tag:
         begin, end: the texts around the JSON.
         schema: of the JSON.
         examination: of the schema.
-        pointer: of the schema, into the structural tag.
+        pointer: of the tag, into the structural tag.
     """
 
     trigger: str | None
@@ -38,7 +44,15 @@ class Tag:
 
     def placed(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Findings in the schema, with pointers into the structural tag."""
-        return tuple(attrs.evolve(finding, pointer=self.pointer + finding.pointer) for finding in findings)
+        return tuple(attrs.evolve(finding, pointer=self.pointer + _SCHEMA + finding.pointer) for finding in findings)
+
+    @property
+    def narrowed(self) -> tuple[Finding, ...]:
+        """What lets through less."""
+        found = self.placed(self.examination.narrowed)
+        if self.end[:1] not in _GOES_ON:
+            return found
+        return (*found, Finding(self.pointer, "end", "is taken for a part of the JSON before it, where it could be"))
 
 
 def read_tags(spec: StructuralTag) -> Result[Sequence[Tag], GrammarError]:
@@ -118,12 +132,11 @@ def _read_tag(
     tag: Mapping[str, Any], trigger: str | None, pointer: str, spec: StructuralTag
 ) -> Result[Tag, GrammarError]:
     schema = JsonSchema(json.dumps(tag["content"]["json_schema"]), policy=spec.policy)
-    inside = join(pointer, "content", "json_schema")
     match examine(schema):
         case Err(error):
-            return Err(attrs.evolve(error, pointer=inside + (error.pointer or "")))
+            return Err(attrs.evolve(error, pointer=pointer + _SCHEMA + (error.pointer or "")))
         case Ok(examination):
-            return Ok(Tag(trigger, tag["begin"], tag["end"], schema, examination, inside))
+            return Ok(Tag(trigger, tag["begin"], tag["end"], schema, examination, pointer))
 
 
 def _unsupported(what: str, pointer: str) -> GrammarError:

@@ -50,8 +50,9 @@ class OutlinesBackend:
 
 
 def _of_schema(error: GrammarError) -> GrammarError:
-    """The caller wrote no regular expression, so what is wrong with one is what the backend cannot do."""
-    if error.kind is not ErrorKind.INVALID_SPEC:
+    """The caller wrote no regular expression, so what is wrong with one is what the backend cannot do, and a place in
+    it is none of the schema's."""
+    if error.kind is not ErrorKind.INVALID_SPEC and error.offset is None:
         return error
     message = "outlines cannot write this schema as a regular expression."
     detail, hint = error.detail or error.message, "use another backend"

@@ -164,7 +164,7 @@ def _needs_care(properties: dict[str, Any]) -> bool:
 def _matches_listed(node: Node, _keyword: str) -> bool:
     """Whether a pattern may match a name that ``properties`` lists."""
     listed = node.keywords.get("properties", {})
-    return any(_may_match(pattern, name) for pattern in node.keywords["patternProperties"] for name in listed)
+    return any(_may_match(pattern, name) for pattern in node.keywords.get("patternProperties", ()) for name in listed)
 
 
 def _may_match(pattern: str, name: str) -> bool:
@@ -212,6 +212,11 @@ _UNENFORCED: Final = (
     Rule(
         "patternProperties",
         "is ignored for members that properties lists",
+        when=for_type("object", _matches_listed),
+    ),
+    Rule(
+        "properties",
+        "is ignored for members that patternProperties matches",
         when=for_type("object", _matches_listed),
     ),
     Rule(

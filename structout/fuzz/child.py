@@ -20,6 +20,8 @@ from structout.fuzz.target import Target
 
 START_S: Final = 120.0
 """What loading a backend may take."""
+_GLANCE_S: Final = 1.0
+"""How often a process that does not answer is looked after."""
 MEMORY_BYTES: Final = 2 << 30
 """What a worker may reserve beyond what it has when its backend is loaded."""
 
@@ -79,11 +81,14 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
         )
         try:
             answer = self._ask(self._start, START_S)
         except Ended as exc:
-            raise ChildError(f"{self.target.backend} could not be loaded: {exc.violation.message}") from exc
+            said = str(exc.violation.evidence.get("stderr", "")).strip()
+            message = f"{self.target.backend} could not be loaded: {exc.violation.message}"
+            raise ChildError(f"{message}: {said[-500:]}" if said else message) from exc
         if error := answer.get("error"):
             self.close()
             raise ChildError(": ".join(filter(None, (error["message"], error.get("detail")))))
@@ -112,8 +117,14 @@ class Child:
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
+                left = deadline - time.monotonic()
+                if not selector.select(max(0.0, min(left, _GLANCE_S))):
+                    # What the backend has forked may hold the pipe open when its process is gone.
+                    if process.poll() is not None:
+                        return b""
+                    if left <= 0:
+                        return None
+                    continue
                 chunk = os.read(process.stdout.fileno(), 1 << 20)
                 if not chunk:
                     return b""
@@ -140,6 +151,8 @@ class Child:
         if self._process is None:
             return
         process, self._process = self._process, None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what the backend has started goes with it
         process.kill()
         process.wait()
         for file in (process.stdin, process.stdout, self._errors):

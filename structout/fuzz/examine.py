@@ -16,7 +16,7 @@ from structout.fuzz.trial import Trial, trial_of
 from structout.grammar import BoundBackend
 from structout.result import Err, Ok
 
-MASK_BUDGET_S: Final = 0.02
+MASK_BUDGET_S: Final = 0.05
 """What one row of a small vocabulary may take, the best of several fills of the same state, in seconds."""
 
 

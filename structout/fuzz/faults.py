@@ -64,7 +64,8 @@ class Fault:
     def covers(self, violation: Violation, case: Case) -> bool:
         """Whether another breach looks like this fault in a bigger example."""
         other = Fault(self.backend, violation, case)
-        return self.direction == other.direction and self.keywords <= other.keywords
+        is_alike = self.direction == other.direction and self.case.spec.kind == case.spec.kind
+        return is_alike and self.keywords <= other.keywords
 
     @property
     def name(self) -> str:

@@ -9,15 +9,18 @@ with the same keywords or more) is no alarm either.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from structout.errors import describe_exception
 from structout.fuzz.case import Case
 from structout.fuzz.faults import Fault
 from structout.fuzz.law import Violation
+from structout.schema import check_schema
+from structout.spec import JsonSchema
 
 
 @attrs.frozen
@@ -42,12 +45,15 @@ class KnownFaults:
         """Those of a file; none where there is no file.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: it is not what it should be.
+            OSError: it cannot be read.
+            ValueError: it is not what it should be.
         """
         if file is None:
             return cls()
-        entries = json.loads(file.read_text(encoding="utf-8"))
-        return cls(tuple(KnownFault(Fault.from_json(entry["fault"]), str(entry["reason"])) for entry in entries))
+        try:
+            return cls(tuple(map(_known_fault, _listed(json.loads(file.read_text(encoding="utf-8"))))))
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(f"{file} holds no known faults: {describe_exception(exc)}") from exc
 
     def write(self, file: Path) -> None:
         entries = [known.to_json() for known in self.faults]
@@ -60,3 +66,19 @@ class KnownFaults:
     def new(self, violations: Sequence[Violation], case: Case) -> list[Violation]:
         """Those of a case's breaches that no known fault accounts for."""
         return [violation for violation in violations if self.covers(violation, case) is None]
+
+
+def _listed(entries: object) -> list[Any]:
+    if not isinstance(entries, list):
+        raise TypeError(f"it is no list but a {type(entries).__name__}")
+    return entries
+
+
+def _known_fault(entry: Mapping[str, Any]) -> KnownFault:
+    fault, reason = Fault.from_json(entry["fault"]), entry["reason"]
+    if not isinstance(reason, str) or not reason.strip():
+        raise ValueError("a fault has no reason")
+    spec = fault.case.spec
+    if isinstance(spec, JsonSchema) and (error := check_schema(spec)):
+        raise ValueError(f"the schema of a fault is none: {error.message}")
+    return KnownFault(fault, reason)

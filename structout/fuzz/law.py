@@ -76,6 +76,15 @@ _MEANINGS: Mapping[Law, str] = {
 }
 
 
+def _encodable(text: str) -> str:
+    """With escapes for halves of surrogate pairs, which plugins may put into what they raise and no file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _encodable_values(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _encodable(value) if isinstance(value, str) else value for name, value in evidence.items()}
+
+
 @attrs.frozen
 class Violation:
     """A law that a backend broke.
@@ -87,8 +96,8 @@ class Violation:
     """
 
     law: Law
-    message: str
-    evidence: Mapping[str, Any] = attrs.field(factory=dict)
+    message: str = attrs.field(converter=_encodable)
+    evidence: Mapping[str, Any] = attrs.field(factory=dict, converter=_encodable_values)
 
     def to_json(self) -> dict[str, Any]:
         return {"law": self.law.value, "message": self.message, "evidence": dict(self.evidence)}

@@ -21,7 +21,7 @@ Assertions and applicators are covered, and ``$ref``; of the other CORE keywords
 anchor or URI, and dynamic ones, are not generated.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def keyword_schemas(
 
 def keyword_schema(
     choices: Choices, keyword: str, other: str | None = None, dialect: Dialect = Dialect.DRAFT_2020_12
-) -> Schema:
+) -> dict[str, Any]:
     """What `keyword_schemas` draws, without Hypothesis."""
     names = (keyword,) if other is None else (keyword, other)
     return Writer(choices, dialect).together(names, depth=1)

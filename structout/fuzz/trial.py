@@ -11,8 +11,10 @@ from structout.backend import Status
 from structout.fuzz.case import Case
 from structout.fuzz.judge import Judge, judge_of
 from structout.fuzz.law import Law, broken
+from structout.fuzz.loosened import loosened
 from structout.fuzz.probe import Bits, Probe, Probed
 from structout.grammar import BoundBackend, Grammar
+from structout.spec import JsonSchema
 from structout.vocabulary import Vocabulary
 
 SETTLE_TOKENS = 160
@@ -56,6 +58,14 @@ class Trial:
     def unenforced(self) -> frozenset[str]:
         """Keywords that the grammar says it does not enforce."""
         return frozenset(finding.keyword for finding in self.grammar.unenforced)
+
+    @cached_property
+    def loosened(self) -> Judge | None:
+        """The judge of what the grammar says that it enforces; None if it lists nothing, or nobody knows better."""
+        spec = self.case.spec
+        if not self.unenforced or not isinstance(spec, JsonSchema):
+            return None
+        return judge_of(loosened(spec, self.grammar.unenforced))
 
     @property
     def narrows(self) -> bool:

@@ -13,8 +13,9 @@ KINDS: Final = ("string", "integer", "number", "object", "array", "boolean", "nu
 CHARACTERS: Final[tuple[str, ...]] = (*"abcabcabcabc", *"xX01 -_./", *'"\\\n\t\x00\x7f', *"éß中\u0301\u2028\ufeff😀")
 """A third of them need an escape in JSON, or more than one byte in UTF-8."""
 
-WIDE: Final = "é中😀\u0301"
-"""Characters of two, three and four bytes in UTF-8, one of which takes two units in UTF-16, and one that combines."""
+WIDE: Final = "é中😀\u0301\ufb01\ue000\U000f0000"
+"""Characters of two, three and four bytes in UTF-8, some of which take two units in UTF-16; one that combines, one that
+a normal form replaces, and two that nobody has assigned."""
 
 NAMES: Final[tuple[str, ...]] = (
     *"abcabcabc",

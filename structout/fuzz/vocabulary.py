@@ -9,6 +9,8 @@ from structout.vocabulary import Vocabulary
 EOS: Final = "<|end|>"
 SECOND_EOS: Final = "<|eot|>"
 OTHER_CONTROL: Final = "<|start|>"
+ADDED: Final = "<tool>"
+"""The textual token that was added by hand."""
 
 _STRUCTURE: Final = ('{"', '":', '": ', '",', '", ', '", "', '"}', '"]', '["', "[[", "]]", "}}", "},", "],", ", ", ": ")
 _BLANKS: Final = ("  ", "    ", "\n\n", "\n  ", "\t\t", " \n")
@@ -68,7 +70,7 @@ def small_vocabulary() -> Vocabulary:
     pieces += dict.fromkeys(text.encode() for text in merged if len(text.encode()) > 1)
     pieces += _PARTIAL
     absent = len(pieces)
-    pieces += [b"", b"<tool>", b"", b"", b""]
+    pieces += [b"", ADDED.encode(), b"", b"", b""]
     control = ((absent + 2, EOS), (absent + 3, SECOND_EOS), (absent + 4, OTHER_CONTROL))
     return Vocabulary.from_tokens(
         pieces,

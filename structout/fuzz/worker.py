@@ -1,13 +1,13 @@
 """The process that a backend under test lives in: ``python -m structout.fuzz.worker``. It may crash, hang or be killed.
 
-It reads one JSON object a line from standard input and answers each with one on what was its standard output; what
-native code prints goes to standard error. The first line says which backend, on which vocabulary, under which limit.
+It reads one JSON object a line from what was its standard input and answers each with one on what was its standard
+output: a plugin that reads finds nothing, and what native code prints goes to standard error. The first line says which
+backend, on which vocabulary, under which limit.
 """
 
 import json
 import os
 import resource
-import sys
 from typing import Any
 
 from structout.errors import GrammarError
@@ -21,19 +21,22 @@ from structout.result import Err, Ok, Result
 
 
 def main() -> None:
+    jobs = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
 
     def answer(data: dict[str, Any]) -> None:
         answers.write(json.dumps(data) + "\n")
         answers.flush()
 
-    match _bind(json.loads(sys.stdin.readline())):
+    match _bind(json.loads(jobs.readline())):
         case Err(error):
             answer({"error": error.to_json(with_detail=True)})
         case Ok(bound):
             answer({"ready": True})
-            for line in sys.stdin:
+            for line in jobs:
                 answer(_do(bound, json.loads(line)))
 
 

@@ -12,7 +12,7 @@ import attrs
 from structout.backend import BackendInfo
 from structout.fuzz.campaign import LANGUAGE_LAWS
 from structout.fuzz.case import Case
-from structout.fuzz.child import Child
+from structout.fuzz.child import Child, ChildError
 from structout.fuzz.faults import Fault, FaultFolder
 from structout.fuzz.known import KnownFault, KnownFaults
 from structout.fuzz.laboratory import examine_in
@@ -20,20 +20,20 @@ from structout.fuzz.law import Law, Violation
 from structout.fuzz.oracles import ORACLES
 from structout.fuzz.target import Target
 from structout.spec import SPEC_KINDS
-from structout.testing.inputs import PLAIN, big_cases, cases_of_kind
+from structout.testing.inputs import PLAIN, big_cases, cases_of_kind, language_cases
 from structout.testing.levels import LAWS, PROTECTS, Level
 
 EXPENSIVE: Final = frozenset({Law.LEAK, Law.CONCURRENCY})
 """Looked at in the first few cases of a kind only."""
-EXPENSIVE_CASES: Final = 2
+EXPENSIVE_CASES: Final = 1
 BY_TURNS: Final = tuple(sorted(ORACLES.keys() - LANGUAGE_LAWS - EXPENSIVE))
 """Each is looked at in one case of `TURNS`; they do not depend on the language much, and take most of the time."""
 TURNS: Final = 3
-BIG_LAWS: Final = frozenset({Law.MASK_TIME, Law.WRONG_REJECTION, Law.LIVENESS})
+BIG_LAWS: Final = frozenset({Law.MASK_TIME, Law.WRONG_REJECTION, Law.OVER_ACCEPTANCE, Law.LIVENESS})
 """Looked at in big specs, beside what can happen to the process."""
 FINAL: Final = frozenset({Law.HANG, Law.MASK_TIME, Law.CRASH, Law.MEMORY})
 """After a breach of one of these nothing more is looked at: it is likely to come up in every case, and costs time."""
-LIMIT_S: Final = 12.0
+LIMIT_S: Final = 15.0
 """What one case may take, in seconds of wall time."""
 PROCESSES: Final = 2
 """How many of the backend run side by side."""
@@ -63,9 +63,11 @@ class Bench:
     target: Target
     known: KnownFaults
     laws: frozenset[Law]
+    final: frozenset[Law] = FINAL
     faults: FaultFolder = attrs.field(factory=FaultFolder)
     _seen: dict[str, list[Breach]] = attrs.field(init=False, factory=dict)
     _is_over: bool = attrs.field(init=False, default=False)
+    _problem: str | None = attrs.field(init=False, default=None)
 
     @cached_property
     def children(self) -> tuple[Child, ...]:
@@ -80,14 +82,23 @@ class Bench:
             child.close()
 
     def seen(self, kind: str) -> list[Breach]:
-        """The breaches in all cases of a kind; looked for once, by whichever check asks first."""
-        if kind not in self._seen:
-            self._seen[kind] = self._look(kind)
+        """The breaches in all cases of a kind; looked for once, by whichever check asks first.
+
+        Raises:
+            ConformanceError: the backend cannot be started.
+        """
+        if self._problem is None and kind not in self._seen:
+            try:
+                self._seen[kind] = self._look(kind)
+            except ChildError as exc:
+                self._problem = str(exc)
+        if self._problem is not None:
+            raise ConformanceError(self._problem)
         return self._seen[kind]
 
     def _look(self, kind: str) -> list[Breach]:
         if self._is_over:
-            return [breach for breaches in self._seen.values() for breach in breaches if breach[0].law in FINAL]
+            return [breach for breaches in self._seen.values() for breach in breaches if breach[0].law in self.final]
         jobs = list(self._jobs(kind))
         with ThreadPoolExecutor(PROCESSES) as pool:
             found = list(pool.map(self._work, self.children, (jobs[start::PROCESSES] for start in range(PROCESSES))))
@@ -95,11 +106,13 @@ class Bench:
 
     def _jobs(self, kind: str) -> Iterator[_Job]:
         numbers = count()
-        yield _Job(next(numbers), Case(PLAIN[kind]), self.laws, has_to_compile=True)
+        yield _Job(next(numbers), PLAIN[kind], self.laws, has_to_compile=True)
         for turn, case in enumerate(cases_of_kind(kind)):
             waiting = {law for place, law in enumerate(BY_TURNS) if (place + turn) % TURNS}
             expensive = EXPENSIVE if turn >= EXPENSIVE_CASES else frozenset()
             yield _Job(next(numbers), case, self.laws - waiting - expensive)
+        for case in language_cases(kind):
+            yield _Job(next(numbers), case, self.laws & LANGUAGE_LAWS)
         for case in big_cases(kind):
             yield _Job(next(numbers), case, self.laws & BIG_LAWS)
 
@@ -110,7 +123,7 @@ class Bench:
                 break
             for violation in self._violations(child, job):
                 found.append((job.number, (violation, job.case)))
-                self._is_over |= violation.law in FINAL
+                self._is_over |= violation.law in self.final
         return found
 
     def _violations(self, child: Child, job: _Job) -> list[Violation]:
@@ -175,7 +188,10 @@ class KnownFaultCheck:
     def run(self) -> None:
         """Raises `ConformanceError` if the fault is there no more."""
         fault = self.known.fault
-        report = examine_in(self.bench.children[0], fault.case, {fault.law})
+        try:
+            report = examine_in(self.bench.children[0], fault.case, {fault.law})
+        except ChildError as exc:
+            raise ConformanceError(str(exc)) from exc
         if not any(fault.covers(violation, fault.case) for violation in report.violations):
             raise ConformanceError(
                 f"a known fault is gone: {fault.violation.message} ({self.known.reason})\n  spec: {fault.case.spec}\n"
@@ -184,7 +200,11 @@ class KnownFaultCheck:
 
 
 def conformance_checks(
-    info: BackendInfo, *, levels: Collection[Level] = tuple(Level), target: Target | None = None
+    info: BackendInfo,
+    *,
+    levels: Collection[Level] = tuple(Level),
+    target: Target | None = None,
+    stop_at_first: bool = False,
 ) -> list[Check | KnownFaultCheck]:
     """The checks that a backend has to pass, to parametrize a test with::
 
@@ -196,11 +216,13 @@ def conformance_checks(
     Args:
         info: the backend's description. It crosses to the other process by `cloudpickle`.
         levels: which to include.
-        target: how the other process finds the backend, if not by ``info``.
+        target: how the other processes find the backend, if not by ``info``.
+        stop_at_first: whether to look at nothing more after the first breach of any law.
     """
     laws = [(level, law) for level in Level if level in levels for law in LAWS[level]]
     known = KnownFaults.read(info.known_faults)
-    bench = Bench(target or Target.of_info(info), known, frozenset(law for _, law in laws))
+    looked_at = frozenset(law for _, law in laws)
+    bench = Bench(target or Target.of_info(info), known, looked_at, looked_at if stop_at_first else FINAL)
     kinds = [kind for kind in SPEC_KINDS if kind in info.spec_kinds and kind in PLAIN]
     checks: list[Check | KnownFaultCheck] = [Check(level, law, kind, bench) for kind in kinds for level, law in laws]
     return checks + [KnownFaultCheck(number, each, bench) for number, each in enumerate(known.faults)]

@@ -5,19 +5,24 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import attrs
+
 from structout.fuzz.case import Case, Text
 from structout.fuzz.cases import MAKERS
 from structout.fuzz.json_cases import schema_case
 from structout.fuzz.json_text import write
-from structout.fuzz.keywords.table import generated
+from structout.fuzz.keywords.table import generated, pairs
 from structout.fuzz.schemas import keyword_schema
 from structout.fuzz.shrinking import Trace
-from structout.spec import Choice, Dialect, Ebnf, GrammarSpec, JsonSchema, Regex, StructuralTag
+from structout.fuzz.vocabulary import ADDED
+from structout.spec import Choice, Dialect, Ebnf, GrammarSpec, JsonObject, JsonSchema, Lark, Regex, StructuralTag
 
-CASES: Final = 60
+CASES: Final = 50
 """Generated cases of each kind of spec."""
 KEYWORD_CASES: Final = 4
 """Generated cases of each keyword of JSON Schema, alone but for ``type`` and what it needs."""
+PAIR_CASES: Final = 250
+"""Pairs of keywords of JSON Schema, some 600 of which mean something together."""
 
 
 def cases_of_kind(kind: str) -> Iterator[Case]:
@@ -35,40 +40,82 @@ def _keyword_cases() -> Iterator[Case]:
             yield schema_case(JsonSchema(write(schema)), seed).unwrap()
 
 
+def _plain(spec: GrammarSpec, *members: str) -> Case:
+    return Case(spec, tuple(Text(member, "plain") for member in members))
+
+
 _TAG: Final = {
     "type": "tag",
-    "begin": "<a>",
+    "begin": ADDED,
     "content": {"type": "json_schema", "json_schema": {"type": "integer"}},
     "end": "</a>",
 }
-PLAIN: Final[Mapping[str, GrammarSpec]] = {
-    "json_schema": JsonSchema('{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'),
-    "regex": Regex("a[0-9]+"),
-    "choice": Choice(["yes", "no"]),
-    "ebnf": Ebnf('root ::= "a" [0-9]+'),
-    "structural_tag": StructuralTag(json.dumps({"type": "structural_tag", "format": _TAG})),
+PLAIN: Final[Mapping[str, Case]] = {
+    "json_schema": _plain(
+        JsonSchema('{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}'),
+        f'{{"a": "{ADDED}"}}',
+    ),
+    "json_object": _plain(JsonObject(), f'{{"a": ["{ADDED}"]}}', "{}"),
+    "lark": _plain(Lark('start: "a" /[0-9]+/'), "a1", "a20"),
+    "regex": _plain(Regex(f"(?:{ADDED})?a[0-9]+"), f"{ADDED}a1", "a20"),
+    "choice": _plain(Choice(["no", ADDED]), ADDED, "no"),
+    "ebnf": _plain(Ebnf(f'root ::= "{ADDED}"? "a" [0-9]+'), f"{ADDED}a1", "a20"),
+    "structural_tag": _plain(
+        StructuralTag(json.dumps({"type": "structural_tag", "format": _TAG})), f"{ADDED}1</a>", f"{ADDED}-20</a>"
+    ),
 }
-"""A spec of each kind as plain as can be: a backend that registers the kind compiles it."""
+"""A case of each kind of spec as plain as can be, most with a token in it that was added to the vocabulary by hand.
+A backend that registers the kind compiles it."""
+
+
+def language_cases(kind: str) -> Iterator[Case]:
+    """More cases, in which the language alone is looked at: of JSON Schema, keywords together."""
+    if kind == "json_schema":
+        chosen = random.Random(kind).sample(pairs(Dialect.DRAFT_2020_12), PAIR_CASES)
+        for number, (one, other) in enumerate(chosen):
+            schema = keyword_schema(Trace(rest=random.Random(f"{one} {other}")), one, other)
+            if "properties" in schema and number % 2:
+                schema.setdefault("additionalProperties", False)
+            yield schema_case(JsonSchema(write(schema)), number).unwrap()
 
 
 def big_cases(kind: str) -> Iterator[Case]:
-    """Specs of one kind that strain time and memory; a backend may refuse them. Members come with them."""
-    for number, (spec, member) in enumerate(_big(kind)):
-        yield Case(spec, (Text(member, "plain"),), seed=number)
+    """Specs of one kind that strain time and memory, with members and strangers; a backend may refuse them."""
+    for number, (spec, members, strangers) in enumerate(_big(kind)):
+        yield attrs.evolve(
+            _plain(spec, *members), strangers=tuple(Text(stranger, "syntax") for stranger in strangers), seed=number
+        )
 
 
-def _big(kind: str) -> Iterator[tuple[GrammarSpec, str]]:
+def _big(kind: str) -> Iterator[tuple[GrammarSpec, list[str], list[str]]]:
     match kind:
         case "json_schema":
-            yield _schema({"enum": [f"option {number}" for number in range(1000)]}), '"option 999"'
-            yield _schema({"type": "string", "maxLength": 2000}), '"a"'
-            yield _schema(_nested(40)), "[" * 40 + "]" * 40
-            yield _schema({"type": "object", "properties": {f"p{number}": {} for number in range(100)}}), "{}"
+            options = [f"option {number}" for number in range(1000)]
+            yield _schema({"enum": options}), ['"option 999"', '"option 500"'], ['"option 1000"']
+            for most in (300, 2000):
+                longest = f'"{"a" * most}"'
+                yield _schema({"type": "string", "maxLength": most}), ['"a"', longest], [f'"{"a" * (most + 1)}"']
+            yield _schema({"type": "string"}), [f'"{"ab" * 250}"'], []
+            yield _schema({"type": "array", "items": {"type": "null"}}), [f"[{', '.join(['null'] * 60)}]"], []
+            for depth in (40, 70):
+                yield _schema(_nested(depth)), ["[" * depth + "]" * depth], ["[" * (depth + 1) + "]" * (depth + 1)]
+            yield _many_properties()
         case "regex":
-            yield Regex("[a-z]{0,1000}"), "a"
-            yield Regex("(?:a?){40}a{40}"), "a" * 40
+            yield Regex("[a-z]{0,1000}"), ["a", "a" * 1000], ["a" * 1001]
+            yield Regex("(?:a?){40}a{40}"), ["a" * 40], ["a" * 39, "a" * 81]
+            yield Regex("a*"), ["a" * 400], []
         case "choice":
-            yield Choice([f"option {number}" for number in range(2000)]), "option 1999"
+            options = [f"option {number}" for number in range(2000)]
+            yield Choice(options), ["option 1999", "option 1000"], ["option 2000"]
+
+
+def _many_properties() -> tuple[GrammarSpec, list[str], list[str]]:
+    names = [f"p{number}" for number in range(60)]
+    properties: dict[str, object] = {name: {"type": "boolean"} for name in names}
+    schema = {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+    member = dict.fromkeys(names, True)
+    strangers = [member | {"p59": None}, dict.fromkeys(names[:-1], True)]
+    return _schema(schema), [json.dumps(member)], [json.dumps(stranger) for stranger in strangers]
 
 
 def _schema(schema: object) -> JsonSchema:

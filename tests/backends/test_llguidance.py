@@ -318,6 +318,21 @@ def test_what_is_narrowed_is_listed_and_no_exact_grammar(value: Any, keyword: st
     assert refused(schema(value, policy=Policy.EXACT)).keyword == keyword
 
 
+@pytest.mark.parametrize(("end", "pointers"), [("0a", ["/format"]), (" a", ["/format"]), ("</a>", [])])
+def test_an_end_that_json_could_go_on_with_is_a_narrowing(end: str, pointers: list[str]) -> None:
+    content = {"type": "json_schema", "json_schema": {"type": "integer"}}
+    text = json.dumps(
+        {"type": "structural_tag", "format": {"type": "tag", "begin": "a", "content": content, "end": end}}
+    )
+    assert [finding.pointer for finding in compiled(Tags(text)).narrowed] == pointers
+
+
+def test_a_rounded_constant_under_best_effort_is_neither_enforced_nor_taken() -> None:
+    grammar = compiled(schema({"const": 2**53 + 1}, policy=Policy.BEST_EFFORT))
+    assert [finding.keyword for finding in grammar.unenforced] == ["const"]
+    assert [finding.keyword for finding in grammar.narrowed] == ["const"]
+
+
 # Each of these ends the process if it gets to the library.
 BEYOND_64_BITS = [
     ({"type": "integer", "const": -(10**20)}, "const"),

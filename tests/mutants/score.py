@@ -31,7 +31,7 @@ class Catch:
 def caught(mutant: Mutant) -> Catch:
     """Runs the kit on a mutant up to the first check that it does not pass."""
     begun = time.monotonic()
-    checks = [check for check in conformance_checks(mutant.info) if isinstance(check, Check)]
+    checks = [check for check in conformance_checks(mutant.info, stop_at_first=True) if isinstance(check, Check)]
     try:
         for check in checks:
             try:
@@ -47,8 +47,12 @@ def score(names: list[str]) -> Iterator[Catch]:
     return (caught(MUTANTS[name]) for name in names or MUTANTS)
 
 
+def row(catch: Catch) -> str:
+    """A line of the table."""
+    mutant, law = catch.mutant, f"`{catch.law}`" if catch.law else "NOT CAUGHT"
+    return f"| {mutant.name} | {mutant.base} | {mutant.description} | {law} | {catch.seconds:.0f} |"
+
+
 if __name__ == "__main__":
-    for catch in score(sys.argv[1:]):
-        mutant = catch.mutant
-        law = catch.law or "NOT CAUGHT"
-        print(f"{mutant.name} | {mutant.base} | {mutant.description} | {law} | {catch.seconds:.0f} s", flush=True)
+    for each in score(sys.argv[1:]):
+        print(row(each), flush=True)

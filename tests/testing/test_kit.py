@@ -26,6 +26,7 @@ from structout.testing import (
     conformance_checks,
     inputs,
 )
+from structout.testing.checks import PROCESSES
 from tests.fuzz.hazards import faulty_choices, good_choices, target
 from tests.mutants import MUTANTS
 from tests.mutants.wrapping import Mutant
@@ -88,13 +89,35 @@ def test_mutants_fail(name: str, law: str) -> None:
     assert f"core-{law}-choice" in failures(conformance_checks(info, levels=[Level.CORE]))
 
 
+def test_a_backend_that_refuses_everything_fails() -> None:
+    info = attrs.evolve(MUTANTS["refuses_everything"].info, spec_kinds={"choice"}, known_faults=None)
+    [message] = failures(conformance_checks(info, levels=[Level.CORE])).values()
+    assert "it refuses the plainest spec of a kind that it registers" in message
+
+
+def test_after_a_crash_nothing_more_is_looked_at() -> None:
+    """What comes up in every case would cost a new process for each."""
+    info = attrs.evolve(MUTANTS["aborts"].info, spec_kinds={"choice"}, known_faults=None)
+    checks = conformance_checks(info)
+    assert failures(checks).keys() == {"resources-crash-choice"}
+    [bench] = {check.bench for check in checks}
+    assert len(bench.seen("choice")) <= PROCESSES
+
+
+def test_the_first_breach_ends_it_on_demand() -> None:
+    checks = conformance_checks(faulty_choices.info, target=target(faulty_choices), stop_at_first=True)
+    assert failures(checks)
+    [bench] = {check.bench for check in checks}
+    assert len(bench.seen("choice")) <= PROCESSES
+
+
 def test_levels_are_chosen_and_kinds_are_the_backends() -> None:
     info = attrs.evolve(good_choices.info, spec_kinds={"choice", "regex", "lark"})
     checks = conformance_checks(info, levels=[Level.ROLLBACK])
     assert {str(check) for check in checks} == {
         f"rollback-{law}-{kind}"
         for law in ("rollback", "fork", "drafts", "forced_tokens")
-        for kind in ("choice", "regex")
+        for kind in ("choice", "regex", "lark")
     }
 
 
@@ -136,11 +159,11 @@ def test_known_faults_are_kept_as_they_are(tmp_path: Path) -> None:
     assert known.new([REJECTION.violation, other], REJECTION.case) == [other]
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '[{"reason": "x"}]'])
+@pytest.mark.parametrize("content", ["{", "[1]", "{}", "null", '[{"reason": "x"}]', '[{"reason": "", "fault": {}}]'])
 def test_a_broken_file_of_known_faults_is_an_error(tmp_path: Path, content: str) -> None:
     file = tmp_path / "known.json"
     file.write_text(content)
-    with pytest.raises((ValueError, KeyError, TypeError)):
+    with pytest.raises(ValueError, match=r"known\.json"):
         conformance_checks(attrs.evolve(good_choices.info, known_faults=file))
 
 

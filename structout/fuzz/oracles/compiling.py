@@ -26,6 +26,9 @@ _INTERNALS: Final = re.compile(
 )
 
 
+_THREADS: Final = 4
+
+
 def check_refusal(error: GrammarError, *, has_members: bool) -> None:
     """That an error about a valid spec is a refusal that a caller can act on."""
     said = error.to_json()
@@ -46,7 +49,7 @@ def check_refusal(error: GrammarError, *, has_members: bool) -> None:
 
 
 def findings_are_of_the_spec(trial: Trial) -> None:
-    """Each place that a grammar lists has the keyword that it lists there.
+    """Each place that a grammar lists has the keyword that it lists there; ``type`` may be listed where it is missing.
 
     What holds for the whole grammar is listed at the root; under ``narrowed`` that may be what is no keyword, such as
     white space.
@@ -56,7 +59,8 @@ def findings_are_of_the_spec(trial: Trial) -> None:
         return
     nodes = list(reachable(load_schema(spec).unwrap(), spec.dialect, registry=load_registry(spec).unwrap()))
     anywhere = {name for node in nodes for name in node.keywords}
-    stands = {(node.location, name) for node in nodes for name in node.keywords} | {("", name) for name in anywhere}
+    stands = {(node.location, name) for node in nodes for name in (*node.keywords, "type")}
+    stands |= {("", name) for name in anywhere}
     for finding in (*grammar.unenforced, *(each for each in grammar.narrowed if each.pointer)):
         if (finding.pointer, finding.keyword) not in stands:
             what = "it lists a keyword at a place where that does not stand"
@@ -82,7 +86,7 @@ def _recompiled(trial: Trial) -> Probed:
 
 def similar_specs_are_kept_apart(trial: Trial) -> None:
     """A spec that differs in a character or a policy gets its own grammar, and this one keeps its own."""
-    for spec in _siblings(trial.case.spec, trial.draw):
+    for spec in siblings(trial.case.spec, trial.draw):
         match trial.bound.compile(spec):
             case Ok(grammar):
                 _is_not_the_original(trial, trial_of(grammar, Case(spec), trial.draw))
@@ -100,44 +104,60 @@ def _is_not_the_original(trial: Trial, sibling: Trial) -> None:
             broken(Law.CACHE, "after a similar spec, a spec gets the grammar of that one", **evidence)
 
 
-def _siblings(spec: GrammarSpec, draw: random.Random) -> Iterator[GrammarSpec]:
+def siblings(spec: GrammarSpec, draw: random.Random) -> Iterator[GrammarSpec]:
+    """Specs that differ from one in a character, in the case of a letter, or in the form of the text."""
+    alter = draw.choice((_altered, _recased))
     match spec:
         case Choice(options=options) if options:
-            yield attrs.evolve(spec, options=[_altered(option, draw) for option in options])
+            yield attrs.evolve(spec, options=[alter(option, draw) for option in options])
+            yield attrs.evolve(spec, options=[f"{option} " for option in options])
         case Regex(pattern=pattern):
-            yield attrs.evolve(spec, pattern=_altered(pattern, draw))
+            yield attrs.evolve(spec, pattern=alter(pattern, draw))
         case JsonSchema(text=text):
-            yield attrs.evolve(spec, text=_altered(text, draw))
+            yield attrs.evolve(spec, text=alter(text, draw))
             other = Whitespace.SPACED if spec.serialization.whitespace is Whitespace.COMPACT else Whitespace.COMPACT
             yield attrs.evolve(spec, serialization=Serialization(whitespace=other))
         case Ebnf(text=text) | Lark(text=text) | StructuralTag(text=text):
-            yield attrs.evolve(spec, text=_altered(text, draw))
+            yield attrs.evolve(spec, text=alter(text, draw))
 
 
 def _altered(text: str, draw: random.Random) -> str:
-    """The text with its last digit or quoted letter changed, as long as before; itself where there is none."""
+    """The text with a digit or small letter changed, as long as before, mostly one of the last three; itself where
+    there is none."""
     places = [index for index, char in enumerate(text) if char in string.digits + string.ascii_lowercase]
     if not places:
         return text
-    index = draw.choice(places[-3:])
+    index = draw.choice((*places[-3:], places[0]))
     pool = string.digits if text[index] in string.digits else string.ascii_lowercase
     return text[:index] + draw.choice(pool.replace(text[index], "")) + text[index + 1 :]
+
+
+def _recased(text: str, draw: random.Random) -> str:
+    """The text with one of its last letters in the other case; itself where there is none."""
+    places = [index for index, char in enumerate(text) if char in string.ascii_letters]
+    if not places:
+        return text
+    index = draw.choice(places[-3:])
+    return text[:index] + text[index].swapcase() + text[index + 1 :]
 
 
 def threads_do_not_interfere(trial: Trial) -> None:
     """Four threads compile this and similar specs and walk it by turns: each sees the rows that one thread sees."""
     expected = [(list(probe.tokens), probe.fill()) for probe in trial.states(4)]
-    siblings = list(_siblings(trial.case.spec, trial.draw))
+    others = list(siblings(trial.case.spec, trial.draw))
+    # Begun here and continued there: an engine's matchers are not used by one thread alone.
+    begun = [trial.probed.start() for _ in range(_THREADS)]
 
     def work(number: int) -> None:
+        _gives(begun[number], *expected[number % len(expected)])
         for tokens, bits in expected[number:] + expected[:number]:
-            for sibling in siblings:
-                trial.bound.compile(sibling)
+            for other in others:
+                trial.bound.compile(other)
             _gives(_recompiled(trial).start(), tokens, bits)
 
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         try:
-            list(pool.map(work, range(4)))
+            list(pool.map(work, range(_THREADS)))
         except Broken as exc:
             broken(Law.CONCURRENCY, f"in several threads: {exc.violation.message}", **exc.violation.evidence)
 

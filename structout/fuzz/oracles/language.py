@@ -29,7 +29,7 @@ def members_are_accepted(trial: Trial) -> None:
 
 
 def _write(trial: Trial, member: Text, tokens: list[int]) -> None:
-    probe = trial.probed.start()
+    probe = trial.probed.start(max_rollback=0)
     law = Law.WRONG_REJECTION if member.note == "plain" else Law.SERIALIZATION
     evidence = {"member": member.text, "written": member.note}
     for token in tokens:
@@ -54,7 +54,8 @@ def _class_of(piece: str) -> str:
 
 
 def strangers_are_refused(trial: Trial) -> None:
-    """No stranger is accepted to its end, unless a keyword on the way to what it violates is listed as not enforced."""
+    """No stranger is accepted to its end, unless a keyword on the way to what it violates is listed as not enforced, or
+    it is a text of the schema without those that are."""
     for stranger in trial.case.strangers:
         data = stranger.text.encode()
         tokens = as_bytes(trial.vocabulary, data)
@@ -69,8 +70,11 @@ def strangers_are_refused(trial: Trial) -> None:
 def _is_excused(trial: Trial, stranger: Text) -> bool:
     if not trial.unenforced:
         return False
-    path = trial.judge.violated(stranger.text.encode()) if trial.judge else ()
-    return not trial.unenforced.isdisjoint((stranger.note, *path))
+    data = stranger.text.encode()
+    path = trial.judge.violated(data) if trial.judge else ()
+    if not trial.unenforced.isdisjoint((stranger.note, *path)):
+        return True
+    return trial.loosened is not None and trial.loosened.decide(data) is not False
 
 
 def _fault(stranger: Text) -> str:

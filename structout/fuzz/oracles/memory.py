@@ -21,12 +21,17 @@ NATIVE_BYTES: Final = 64 * 1024
 def nothing_is_left_behind(trial: Trial) -> None:
     """Sequences and grammars that are used alike and dropped: what is held does not grow with their number."""
     probe = trial.probed.start()
-    trial.walk(probe, 6)
+    refused = (~trial.walk(probe, 6)).nonzero()[0].tolist()[:1]
 
     def match_once() -> object:
         again = trial.probed.start()
         again.fill()
         again.feed(probe.tokens)
+        again.feed(refused)
+        if again.can_fork:
+            again.fork()
+        if again.can_roll_back:
+            again.rollback(min(1, len(again.tokens)))
         return again.matcher
 
     def compile_once() -> object:

@@ -75,16 +75,28 @@ def forks_are_independent(trial: Trial) -> None:
             continue
         if not probe.can_fork:
             return
+        if not probe.is_terminated and probe.can_roll_back:
+            probe.rollback(min(1, len(probe.tokens)))
         fork = probe.fork()
         same_state(Law.FORK, "a fork", fork, probe)
         if probe.is_terminated:
+            _undone_behind_its_beginning(trial, fork)
             continue
+        _forked_again(trial, fork)
         trial.walk(fork, 5)
         same_state(Law.FORK, "a probe whose fork went on", probe, probe.replayed())
         same_state(Law.FORK, "a fork that went on", fork, fork.replayed())
         trial.walk(probe, 5)
         same_state(Law.FORK, "a fork whose origin went on", fork, fork.replayed())
         _undone_behind_its_beginning(trial, fork)
+
+
+def _forked_again(trial: Trial, fork: Probe) -> None:
+    """A fork's fork is as independent as a fork."""
+    second = fork.fork()
+    trial.walk(second, 3)
+    same_state(Law.FORK, "a fork whose fork went on", fork, fork.replayed())
+    same_state(Law.FORK, "a fork's fork that went on", second, second.replayed())
 
 
 def _undone_behind_its_beginning(trial: Trial, fork: Probe) -> None:
@@ -109,15 +121,18 @@ def sequences_are_independent(trial: Trial) -> None:
 
 
 def stop_tokens_end(trial: Trial) -> None:
-    """Stops of all sorts, ordinary tokens too: allowed and accepted exactly where the text is complete."""
-    for stops in _stop_sets(trial):
-        probe = trial.probed.start(stops=stops)
-        for _ in range(10):
+    """Stops of all sorts, ordinary tokens too, of sequences by turns: each its own, allowed and accepted exactly where
+    its text is complete."""
+    probes = [trial.probed.start(stops=stops) for stops in _stop_sets(trial)]
+    for _ in range(10):
+        for probe in probes:
             _check_stops(probe)
+        going_on = []
+        for probe in probes:
             before = len(probe.tokens)
             trial.walk(probe, 1)
-            if len(probe.tokens) == before:
-                break
+            going_on += [probe] if len(probe.tokens) > before else []
+        probes = going_on
 
 
 def _stop_sets(trial: Trial) -> list[tuple[int, ...]]:
@@ -125,7 +140,10 @@ def _stop_sets(trial: Trial) -> list[tuple[int, ...]]:
     control = known.ids(TokenKind.CONTROL)
     ordinary = [byte for member in trial.case.members for byte in member.text.encode()[:12]] or [ord("a")]
     token = trial.draw.choice(ordinary)
-    return [known.eos_token_ids, tuple(control[:1]), tuple(control), (token,), (token, *known.eos_token_ids), ()]
+    merged = [each for each in known.ids(TokenKind.TEXT) if len(known.token(each)) > 1]
+    added = known.ids(TokenKind.ADDED)
+    some = [known.eos_token_ids, tuple(control[:1]), tuple(control), (token,), (token, *known.eos_token_ids), ()]
+    return [*some, (trial.draw.choice(merged), *added), (*merged[:8], *control)]
 
 
 def _check_stops(probe: Probe) -> None:
@@ -163,6 +181,14 @@ def after_the_end(trial: Trial) -> None:
             if status is not Status.TERMINATED:
                 message = f"behind a stop token accept() returns {status.name}"
                 broken(Law.AFTER_END, message, token=token, **probe.where())
+    _undoing(Law.AFTER_END, "after what came behind the end", probe, len(probe.tokens))
+
+
+def _undoing(law: Law, message: str, probe: Probe, most: int) -> None:
+    """What was refused does not count when tokens are undone."""
+    if probe.can_roll_back:
+        probe.rollback(min(2, most))
+        same_state(law, f"{message}, undoing leads elsewhere", probe, probe.replayed())
 
 
 def refused_tokens_change_nothing(trial: Trial) -> None:
@@ -176,6 +202,7 @@ def refused_tokens_change_nothing(trial: Trial) -> None:
                 message = f"a token whose bit is not set is answered with {status.name}"
                 broken(Law.MASK_IS_ACCEPT, message, token=token, **probe.where())
             same_state(Law.REFUSED_TOKEN, f"after refusing token {token}", probe, probe.replayed())
+        _undoing(Law.REFUSED_TOKEN, "after refusing tokens", probe, len(probe.tokens))
         trial.walk(probe, 3)
         same_state(Law.REFUSED_TOKEN, "after refusing tokens and going on", probe, probe.replayed())
 

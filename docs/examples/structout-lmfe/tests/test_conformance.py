@@ -1,5 +1,11 @@
 """The checks that every backend of structout has to pass."""
 
 import pytest
+from structout.testing import Check, KnownFaultCheck, conformance_checks
 
-testing = pytest.importorskip("structout.testing")
+from structout_lmfe import INFO
+
+
+@pytest.mark.parametrize("check", conformance_checks(INFO), ids=str)
+def test_conformance(check: Check | KnownFaultCheck) -> None:
+    check.run()

@@ -4,6 +4,7 @@ structout imports this module in every process to learn which backends there are
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from structout import BackendInfo, Vocabulary, hookimpl
@@ -27,6 +28,7 @@ INFO: Final = BackendInfo(
     description="Parsers of characters in pure Python: members in any order, no numbers unless best effort is enough",
     install_hint="pip install structout-lmfe",
     api_version=1,
+    known_faults=Path(__file__).with_name("known_faults.json"),
 )
 
 

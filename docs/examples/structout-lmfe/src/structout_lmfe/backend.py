@@ -109,4 +109,5 @@ def _is_regex(pattern: str) -> bool:
 
 
 def _error(kind: ErrorKind, message: str, cause: BaseException | None = None) -> Err[GrammarError]:
-    return Err(GrammarError(kind=kind, message=message, detail=describe_exception(cause) if cause else None))
+    detail = describe_exception(cause) if cause else None
+    return Err(GrammarError(kind=kind, message=message, hint="make it simpler, or name another backend", detail=detail))

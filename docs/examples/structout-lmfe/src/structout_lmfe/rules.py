@@ -190,7 +190,8 @@ def refusal(spec: GrammarSpec) -> GrammarError | None:
         return None
     if spec.serialization.whitespace is not Whitespace.ANY or spec.serialization.escapes is not Escapes.ANY:
         message = "lmfe writes any white space and any escape that JSON allows."
-        return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message)
+        hint = "ask for any white space and any escapes, or name another backend"
+        return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, hint=hint)
     match unenforced(spec):
         case Err(error):
             return error
