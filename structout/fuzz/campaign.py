@@ -18,14 +18,14 @@ from structout.fuzz.faults import Fault
 from structout.fuzz.known import KnownFaults
 from structout.fuzz.laboratory import examine_in
 from structout.fuzz.law import Law, Violation
-from structout.fuzz.oracles import ORACLES
+from structout.fuzz.oracles import COSTLY, ORACLES
 from structout.fuzz.shrinking import Shrinker, Trace
 
 LANGUAGE_LAWS: Final = frozenset(
     {Law.WRONG_REJECTION, Law.OVER_ACCEPTANCE, Law.SERIALIZATION, Law.LIVENESS, Law.RESULT_DISCIPLINE, Law.MASK_TIME}
 )
 """Looked at in every case."""
-STATE_LAWS: Final = tuple(sorted(ORACLES.keys() - LANGUAGE_LAWS - {Law.LEAK, Law.CONCURRENCY}))
+STATE_LAWS: Final = tuple(sorted(ORACLES.keys() - LANGUAGE_LAWS - COSTLY))
 """Of these the seed of a case picks `STATE_LAWS_PER_CASE`; what is left out takes too long to be done often."""
 STATE_LAWS_PER_CASE: Final = 4
 

@@ -10,28 +10,26 @@ from typing import Final, TypeAlias
 import attrs
 
 from structout.backend import BackendInfo
-from structout.fuzz.campaign import LANGUAGE_LAWS
+from structout.fuzz.campaign import LANGUAGE_LAWS, STATE_LAWS
 from structout.fuzz.case import Case
 from structout.fuzz.child import Child, ChildError
 from structout.fuzz.faults import Fault, FaultFolder
 from structout.fuzz.known import KnownFault, KnownFaults
 from structout.fuzz.laboratory import examine_in
 from structout.fuzz.law import Law, Violation
-from structout.fuzz.oracles import ORACLES
+from structout.fuzz.oracles import COSTLY
 from structout.fuzz.target import Target
 from structout.spec import SPEC_KINDS
 from structout.testing.inputs import PLAIN, big_cases, cases_of_kind, language_cases
 from structout.testing.levels import LAWS, PROTECTS, Level
 
-EXPENSIVE: Final = frozenset({Law.LEAK, Law.CONCURRENCY})
-"""Looked at in the first few cases of a kind only."""
-EXPENSIVE_CASES: Final = 1
-BY_TURNS: Final = tuple(sorted(ORACLES.keys() - LANGUAGE_LAWS - EXPENSIVE))
-"""Each is looked at in one case of `TURNS`; they do not depend on the language much, and take most of the time."""
+COSTLY_CASES: Final = 1
+"""Generated cases of a kind in which costly laws are looked at."""
 TURNS: Final = 3
+"""A law of the state is looked at in one case of so many: it does not depend on the language much, and takes time."""
 BIG_LAWS: Final = frozenset({Law.MASK_TIME, Law.WRONG_REJECTION, Law.OVER_ACCEPTANCE, Law.LIVENESS})
 """Looked at in big specs, beside what can happen to the process."""
-FINAL: Final = frozenset({Law.HANG, Law.MASK_TIME, Law.CRASH, Law.MEMORY})
+FATAL: Final = frozenset({Law.HANG, Law.MASK_TIME, Law.CRASH, Law.MEMORY})
 """After a breach of one of these nothing more is looked at: it is likely to come up in every case, and costs time."""
 LIMIT_S: Final = 15.0
 """What one case may take, in seconds of wall time."""
@@ -63,7 +61,7 @@ class Bench:
     target: Target
     known: KnownFaults
     laws: frozenset[Law]
-    final: frozenset[Law] = FINAL
+    fatal: frozenset[Law] = FATAL
     faults: FaultFolder = attrs.field(factory=FaultFolder)
     _seen: dict[str, list[Breach]] = attrs.field(init=False, factory=dict)
     _is_over: bool = attrs.field(init=False, default=False)
@@ -98,7 +96,7 @@ class Bench:
 
     def _look(self, kind: str) -> list[Breach]:
         if self._is_over:
-            return [breach for breaches in self._seen.values() for breach in breaches if breach[0].law in self.final]
+            return [breach for breaches in self._seen.values() for breach in breaches if breach[0].law in self.fatal]
         jobs = list(self._jobs(kind))
         with ThreadPoolExecutor(PROCESSES) as pool:
             found = list(pool.map(self._work, self.children, (jobs[start::PROCESSES] for start in range(PROCESSES))))
@@ -108,9 +106,9 @@ class Bench:
         numbers = count()
         yield _Job(next(numbers), PLAIN[kind], self.laws, has_to_compile=True)
         for turn, case in enumerate(cases_of_kind(kind)):
-            waiting = {law for place, law in enumerate(BY_TURNS) if (place + turn) % TURNS}
-            expensive = EXPENSIVE if turn >= EXPENSIVE_CASES else frozenset()
-            yield _Job(next(numbers), case, self.laws - waiting - expensive)
+            waiting = {law for place, law in enumerate(STATE_LAWS) if (place + turn) % TURNS}
+            costly = COSTLY if turn >= COSTLY_CASES else frozenset()
+            yield _Job(next(numbers), case, self.laws - waiting - costly)
         for case in language_cases(kind):
             yield _Job(next(numbers), case, self.laws & LANGUAGE_LAWS)
         for case in big_cases(kind):
@@ -123,7 +121,7 @@ class Bench:
                 break
             for violation in self._violations(child, job):
                 found.append((job.number, (violation, job.case)))
-                self._is_over |= violation.law in self.final
+                self._is_over |= violation.law in self.fatal
         return found
 
     def _violations(self, child: Child, job: _Job) -> list[Violation]:
@@ -222,7 +220,7 @@ def conformance_checks(
     laws = [(level, law) for level in Level if level in levels for law in LAWS[level]]
     known = KnownFaults.read(info.known_faults)
     looked_at = frozenset(law for _, law in laws)
-    bench = Bench(target or Target.of_info(info), known, looked_at, looked_at if stop_at_first else FINAL)
+    bench = Bench(target or Target.of_info(info), known, looked_at, looked_at if stop_at_first else FATAL)
     kinds = [kind for kind in SPEC_KINDS if kind in info.spec_kinds and kind in PLAIN]
     checks: list[Check | KnownFaultCheck] = [Check(level, law, kind, bench) for kind in kinds for level, law in laws]
     return checks + [KnownFaultCheck(number, each, bench) for number, each in enumerate(known.faults)]

@@ -1,7 +1,5 @@
 """A campaign finds what was planted, makes it small, and says it once."""
 
-from collections.abc import Iterator
-
 import attrs
 import pytest
 
@@ -11,22 +9,9 @@ from structout.fuzz.campaign import LANGUAGE_LAWS, STATE_LAWS_PER_CASE, laws_for
 from structout.fuzz.cases import MAKERS, any_case
 from structout.fuzz.choices import Seeded
 from structout.fuzz.examine import Report
-from tests.fuzz.hazards import faulty_choices, good_choices, target
 
 BUDGET = Budget(examples=12, seconds=600.0)
 CHOICES = any_case({"choice"})
-
-
-@pytest.fixture(scope="module")
-def good() -> Iterator[Child]:
-    with Child(target(good_choices)) as child:
-        yield child
-
-
-@pytest.fixture(scope="module")
-def faulty() -> Iterator[Child]:
-    with Child(target(faulty_choices)) as child:
-        yield child
 
 
 def test_nothing_is_found_where_nothing_is(good: Child) -> None:

@@ -13,7 +13,6 @@ from structout.cli.app import app
 from structout.fuzz import Budget, Campaign, Case, Child, Law, Target
 from structout.fuzz.cases import any_case
 from structout.fuzz.difference import mask_difference
-from tests.fuzz.hazards import faulty_choices, good_choices, target
 
 TWO = Case(Choice(("a", "b")))
 
@@ -21,18 +20,6 @@ TWO = Case(Choice(("a", "b")))
 @pytest.fixture(scope="module")
 def reference() -> Iterator[Child]:
     with Child(Target("reference")) as child:
-        yield child
-
-
-@pytest.fixture(scope="module")
-def good() -> Iterator[Child]:
-    with Child(target(good_choices)) as child:
-        yield child
-
-
-@pytest.fixture(scope="module")
-def faulty() -> Iterator[Child]:
-    with Child(target(faulty_choices)) as child:
         yield child
 
 

@@ -23,7 +23,7 @@ def batch_is_single(trial: Trial) -> None:
         return
     probes = [*trial.states(5), *_of_others(trial)]
     if (last := ended(trial)) is not None:
-        probes.insert(trial.draw.randrange(len(probes)), last)
+        probes.append(last)
     trial.draw.shuffle(probes)
     for count in (0, 1, len(probes)):
         _compare(trial, backend, probes[:count])

@@ -26,9 +26,6 @@ _INTERNALS: Final = re.compile(
 )
 
 
-_THREADS: Final = 4
-
-
 def check_refusal(error: GrammarError, *, has_members: bool) -> None:
     """That an error about a valid spec is a refusal that a caller can act on."""
     said = error.to_json()
@@ -139,6 +136,9 @@ def _recased(text: str, draw: random.Random) -> str:
         return text
     index = draw.choice(places[-3:])
     return text[:index] + text[index].swapcase() + text[index + 1 :]
+
+
+_THREADS: Final = 4
 
 
 def threads_do_not_interfere(trial: Trial) -> None:
