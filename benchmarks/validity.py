@@ -3,7 +3,8 @@
 For each backend: schemas are drawn from the corpus in an order that the seed decides, those that the backend accepts
 are kept (the accepted share is printed), and the packaged SmolLM2 answers each at temperature 1. Every output that
 finished is judged by the reference validator. The same schemas are then given to the backend called directly, without
-its plugin (`benchmarks.direct`), on the same engine with the same random numbers.
+its plugin (`benchmarks.direct`), on the same engine with the same random numbers. Where the masks are the same, so are
+the texts, but only with ``--rows 1``: the last bits of a forward pass depend on which sequences share it.
 
 The corpus is a gzipped file of JSON lines ``{"name", "schema", ...}``.
 """

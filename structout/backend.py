@@ -73,7 +73,8 @@ class Matcher(Protocol):
     def accept(self, token: int) -> Status:
         """Moves on by one token. Returns OK, REJECTED (state unchanged), or after the end TERMINATED.
 
-        A stop token is accepted where the text so far is complete, and ends the sequence.
+        The core asks about ids from 0 to ``padded_size - 1`` only. A stop token is accepted where the text so far is
+        complete, and ends the sequence.
         """
         ...
 
@@ -121,13 +122,18 @@ class SupportsForcedTokens(Protocol):
 _text = attrs.validators.instance_of(str)
 
 
+FORMS: Final = ("whitespace", "key_order", "escapes", "numbers", "nesting")
+"""What may be narrowed for a whole schema beside its keywords: how a value may be written. ``nesting``: how deep arrays
+and objects are where the schema leaves them open."""
+
+
 @attrs.frozen
 class Finding:
     """One place where a compiled grammar is not exactly the spec.
 
     Attributes:
         pointer: RFC 6901 JSON pointer into the schema; "" is its root.
-        keyword: the JSON Schema keyword there.
+        keyword: the JSON Schema keyword there; in what is narrowed, at the root, one of `FORMS` too.
         reason: what the backend does instead, in a phrase.
     """
 

@@ -1,5 +1,6 @@
 """One walk over a schema, in which everything that has to be known of it is found out."""
 
+import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -76,7 +77,16 @@ def _by(rules: Iterable[Rule], found: Mapping[Rule, Sequence[Finding]]) -> tuple
 
 
 def _elsewhere(nodes: Iterable[Node]) -> list[Finding]:
-    return [Finding(node.location, "$ref", "leads into another document") for node in nodes if node.document]
+    """Where the schema refers to other documents; the whole of it, if it names them by what they call themselves."""
+    others = {node.document for node in nodes if node.document}
+    if not others:
+        return []
+    places = [node.location for node in nodes if not node.document and _document_of_reference(node) in others]
+    return [Finding(place, "$ref", "leads into another document") for place in places or [""]]
+
+
+def _document_of_reference(node: Node) -> str:
+    return urllib.parse.urljoin(node.base_uri, str(node.keywords.get("$ref", ""))).partition("#")[0]
 
 
 def _too_deep(spec: JsonSchema, schema: Schema, nodes: Sequence[Node]) -> list[Finding]:

@@ -219,7 +219,7 @@ class _Rewriter:
         """The keywords for members that are not listed."""
         patterns = self._pattern_properties(node)
         names = [self._name(part) for part in parts(node, "propertyNames") if is_name_schema(part.schema)]
-        closed = is_closed(node, exact=self._exact) or False in patterns.values() or False in names
+        closed = unlisted is False or is_closed(node, exact=self._exact) or False in (*patterns.values(), *names)
         schema: dict[str, Any] = {"additionalProperties": False if closed else unlisted}
         if allowed := {pattern: each for pattern, each in patterns.items() if each is not False}:
             schema["patternProperties"] = allowed

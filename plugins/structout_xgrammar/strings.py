@@ -21,7 +21,7 @@ def automaton_of(keywords: Mapping[str, Any], *, asserts_format: bool) -> Result
     lower, upper = lengths(keywords)
     if not _needs_automaton(keywords, asserts_format=asserts_format):
         return None
-    machine = _tree(keywords).and_then(automaton)
+    machine = _tree(keywords, asserts_format=asserts_format).and_then(automaton)
     return machine if (lower, upper) == (0, None) else machine.and_then(lambda found: found.within(lower, upper))
 
 
@@ -43,9 +43,9 @@ def _needs_automaton(keywords: Mapping[str, Any], *, asserts_format: bool) -> bo
     return (lower, upper) != (0, None) and (lower if upper is None else upper) <= _MAX_COUNTED
 
 
-def _tree(keywords: Mapping[str, Any]) -> Result[Tree, Fault]:
+def _tree(keywords: Mapping[str, Any], *, asserts_format: bool) -> Result[Tree, Fault]:
     if "pattern" in keywords:
         return read(keywords["pattern"]).map(anywhere)
-    if keywords.get("format") in FORMATS:
+    if asserts_format and keywords.get("format") in FORMATS:
         return read(FORMATS[keywords["format"]])
     return Ok(ANYTHING)

@@ -146,7 +146,7 @@ def check(
     measure: Annotated[bool, typer.Option("--measure", help="Also look for laws that they break with it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what each backend makes of a schema: exact, sound, drops these keywords, refuses, crashes."""
+    """Say what each backend makes of a schema: exact, sound, drops these keywords, refuses, fails, crashes."""
     from structout.cli import check as check_command
 
     code = check_command.run(schema, backend or (), plugin or (), measure=measure, to_json=as_json)

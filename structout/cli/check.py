@@ -32,9 +32,10 @@ class Verdict:
     Attributes:
         backend: its id.
         verdict: ``exact``; ``sound``: it lets through less, see ``findings``; ``drops``: only with ``best_effort``, and
-            then it does not enforce ``findings``; ``refuses``: see ``error``; ``crashes``: see ``violations``.
+            then it does not enforce ``findings``; ``refuses``: see ``error``; ``fails``: it raised, or
+            returned what it must not; ``crashes``: the process did not survive; see ``violations`` for both.
         findings: see ``verdict``.
-        error: why it refuses.
+        error: why it refuses, or fails.
         violations: broken laws: those of compiling, and what measuring found.
         measured: how many cases were measured.
     """
@@ -58,7 +59,7 @@ class Verdict:
 
 
 def run(schema: Path, backends: Sequence[str], plugins: Sequence[str], *, measure: bool, to_json: bool) -> int:
-    """Prints a verdict for each backend. Returns 0; 1 if one crashes or breaks a law; 2 for bad input."""
+    """Prints a verdict for each backend. Returns 0; 1 if one fails, crashes or breaks a law; 2 for bad input."""
     try:
         spec = JsonSchema(schema.read_text(encoding="utf-8"))
         known = registry(plugins)
@@ -104,6 +105,9 @@ def _verdict(child: Child, spec: JsonSchema) -> Verdict:
         if "error" not in answer:
             return Verdict(backend, name, findings=tuple(Finding(*each) for each in answer[findings]))
         error = GrammarError.from_json(answer["error"])
+        if error.kind is ErrorKind.BACKEND_FAILURE:
+            broken = Violation(Law.RESULT_DISCIPLINE, f"it failed: {error.detail or error.message}")
+            return Verdict(backend, "fails", error=error, violations=(broken,))
     return Verdict(backend, "refuses", error=error)
 
 
@@ -152,4 +156,4 @@ def _headline(verdict: Verdict) -> str:
         case "refuses" if verdict.error:
             where = "" if verdict.error.pointer is None else f" at {verdict.error.pointer or 'the root'}"
             return f"refuses it{where}: {verdict.error.message}"
-    return "crashes"
+    return verdict.verdict

@@ -12,7 +12,7 @@ import attrs
 from structout.fuzz.case import Case
 from structout.fuzz.cases import MakeCase
 from structout.fuzz.child import Child
-from structout.fuzz.difference import mask_difference
+from structout.fuzz.difference import mask_difference, process_difference
 from structout.fuzz.examine import Report
 from structout.fuzz.faults import Fault
 from structout.fuzz.known import KnownFaults
@@ -105,8 +105,15 @@ class Campaign:
     def replay(self, cases: Iterable[Case], laws: Collection[Law]) -> None:
         """Looks at given cases, without making anything smaller."""
         for case in cases:
-            for violation in self._look(case, laws):
+            for violation in (*self._look(case, laws), *self._between_processes(case, laws)):
                 self._record(Fault(self.child.target.backend, violation, case))
+
+    def _between_processes(self, case: Case, laws: Collection[Law]) -> tuple[Violation, ...]:
+        if Law.DETERMINISM not in laws:
+            return ()
+        with self.child.twin() as other:
+            found = process_difference(self.child, other, case)
+        return (found,) if found else ()
 
     def search(self, make: MakeCase, *, seed: int) -> Tally:
         """Looks at made cases until the budget is spent; the same ones for the same seed."""

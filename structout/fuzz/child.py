@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import IO, Any, Final, Self
@@ -16,6 +15,7 @@ from typing import IO, Any, Final, Self
 import attrs
 
 from structout.fuzz.law import Law, Violation
+from structout.fuzz.patience import Patience
 from structout.fuzz.target import Target
 
 START_S: Final = 120.0
@@ -48,14 +48,32 @@ class Child:
         target: the backend.
         vocabulary: a name of `structout.fuzz.vocabulary.VOCABULARIES`.
         memory_bytes: see `MEMORY_BYTES`.
+        hash_seed: the seed of Python's hashes in the process, on which the order of its sets depends.
     """
 
-    def __init__(self, target: Target, *, vocabulary: str = "small", memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        vocabulary: str = "small",
+        memory_bytes: int = MEMORY_BYTES,
+        hash_seed: int = 0,
+    ) -> None:
         self.target = target
-        self._start = {"target": target.to_json(), "vocabulary": vocabulary, "memory_bytes": memory_bytes}
+        self._hash_seed = hash_seed
+        self._start: dict[str, Any] = {
+            "target": target.to_json(),
+            "vocabulary": vocabulary,
+            "memory_bytes": memory_bytes,
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._buffer = b""
+
+    def twin(self) -> "Child":
+        """The same backend for another process, in which Python's hashes are others."""
+        vocabulary, memory_bytes = self._start["vocabulary"], self._start["memory_bytes"]
+        return Child(self.target, vocabulary=vocabulary, memory_bytes=memory_bytes, hash_seed=self._hash_seed + 1)
 
     def run(self, job: Mapping[str, Any], *, limit_s: float) -> dict[str, Any]:
         """The worker's answer to a job.
@@ -80,7 +98,8 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": str(self._hash_seed)},
             start_new_session=True,
         )
         try:
@@ -100,7 +119,7 @@ class Child:
         try:
             process.stdin.write(json.dumps(job).encode() + b"\n")
             process.stdin.flush()
-            line = self._line(process, time.monotonic() + limit_s)
+            line = self._line(process, Patience(process.pid, limit_s))
         except BrokenPipeError:
             line = b""
         if line is None:
@@ -111,18 +130,17 @@ class Child:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _line(self, process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
-        """The next line; empty at the end of the process, None at the deadline."""
+    def _line(self, process: subprocess.Popen[bytes], patience: Patience) -> bytes | None:
+        """The next line; empty at the end of the process, None where that takes too long."""
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                left = deadline - time.monotonic()
-                if not selector.select(max(0.0, min(left, _GLANCE_S))):
+                if not selector.select(min(max(0.01, patience.left_s), _GLANCE_S)):
                     # What the backend has forked may hold the pipe open when its process is gone.
                     if process.poll() is not None:
                         return b""
-                    if left <= 0:
+                    if patience.is_over:
                         return None
                     continue
                 chunk = os.read(process.stdout.fileno(), 1 << 20)

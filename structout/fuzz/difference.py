@@ -1,4 +1,4 @@
-"""Two backends on one spec, state by state: where both are exact, the same tokens may follow."""
+"""Two processes on one spec, state by state: of one backend, or of two that are exact, the same tokens may follow."""
 
 from typing import Any, Final
 
@@ -22,22 +22,32 @@ def mask_difference(one: Child, other: Child, case: Case) -> Violation | None:
     None where there is none, and where not both compile the spec under the policy ``EXACT``.
     """
     exact = attrs.evolve(case, spec=attrs.evolve(case.spec, policy=Policy.EXACT))
-    job = {"do": "walks", "case": exact.to_json(), "count": WALKS}
+    names = one.target.backend, other.target.backend
+    return _first_of_walks(one, other, exact, names) or _first_of_walks(other, one, exact, names[::-1])
+
+
+def process_difference(one: Child, other: Child, case: Case) -> Violation | None:
+    """The first state on random walks in which the same backend allows different tokens in two processes.
+
+    None where there is none, and where it does not compile the spec.
+    """
+    found = _first_of_walks(one, other, case, ("in one process", "in the other"))
+    if found is None:
+        return None
+    return Violation(Law.DETERMINISM, "two processes allow different tokens", found.evidence)
+
+
+def _first_of_walks(walker: Child, follower: Child, case: Case, names: tuple[str, str]) -> Violation | None:
+    job = {"do": "walks", "case": case.to_json(), "count": WALKS}
     try:
-        for walker, follower in ((one, other), (other, one)):
-            walked = walker.run(job, limit_s=LIMIT_S)
-            if "walks" not in walked:
-                return None
-            given = job | {"walks": [walk["tokens"] for walk in walked["walks"]]}
-            followed = follower.run(given, limit_s=LIMIT_S)
-            if "walks" not in followed:
-                return None
-            for walk, again in zip(walked["walks"], followed["walks"], strict=True):
-                if found := _first(walk, again, walker.target.backend, follower.target.backend):
-                    return found
+        walked = walker.run(job, limit_s=LIMIT_S)
+        if "walks" not in walked:
+            return None
+        followed = follower.run(job | {"walks": [walk["tokens"] for walk in walked["walks"]]}, limit_s=LIMIT_S)
     except Ended:
         return None
-    return None
+    pairs = zip(walked["walks"], followed.get("walks", ()), strict=False)
+    return next(filter(None, (_first(walk, again, *names) for walk, again in pairs)), None)
 
 
 def _first(walk: dict[str, Any], again: dict[str, Any], walker: str, follower: str) -> Violation | None:

@@ -5,6 +5,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from structout.errors import GrammarError
+from structout.fuzz.apart import apart
 from structout.fuzz.case import Case, Text
 from structout.fuzz.choices import Choices, Drawn, Seeded
 from structout.fuzz.instances import find_instances
@@ -16,13 +17,18 @@ from structout.fuzz.subject import Subject, subject_of
 from structout.fuzz.writer import Writer
 from structout.result import Result
 from structout.schema.walk import Schema
-from structout.spec import Dialect, JsonSchema, Policy, Serialization, Whitespace
+from structout.spec import Dialect, Escapes, FormatMode, JsonSchema, KeyOrder, Policy, Serialization, Whitespace
 
 _INSTANCES: Final = 3
 _TEXTS: Final = 3
 _STRANGERS: Final = 12
 
-_SERIALIZATIONS: Final = ((6, Serialization()), *((1, Serialization(whitespace=each)) for each in list(Whitespace)[1:]))
+_SERIALIZATIONS: Final = (
+    (6, Serialization()),
+    *((1, Serialization(whitespace=each)) for each in list(Whitespace)[1:]),
+    (1, Serialization(key_order=KeyOrder.ANY)),
+    (1, Serialization(escapes=Escapes.MINIMAL)),
+)
 _POLICIES: Final = ((3, Policy.SOUND), (1, Policy.BEST_EFFORT), (1, Policy.EXACT))
 _DIALECTS: Final = ((3, Dialect.DRAFT_2020_12), (1, Dialect.DRAFT_7))
 
@@ -39,22 +45,37 @@ def json_case(
     Args:
         choices: where it comes from.
         dialect: of the schema; if None, draft 7 one time in four, else 2020-12.
-        serialization: if None, the default six times in eight, compact and spaced once each.
+        serialization: if None, the default six times in ten; else compact, spaced, with members in any order or with
+            the fewest escapes.
         policy: how exactly the schema has to be enforced; if None, the default three times in five, the others once
             each.
     """
     chosen = dialect or choices.weighted(_DIALECTS)
-    return _case_of(choices, Writer(choices, chosen).document(MAX_DEPTH), chosen, serialization, policy)
+    return case_of(choices, Writer(choices, chosen).document(MAX_DEPTH), chosen, serialization, policy)
 
 
-def _case_of(
-    choices: Choices, schema: Schema, dialect: Dialect, serialization: Serialization | None, policy: Policy | None
+def case_of(
+    choices: Choices,
+    schema: Schema,
+    dialect: Dialect = Dialect.DRAFT_2020_12,
+    serialization: Serialization | None = None,
+    policy: Policy | None = None,
 ) -> Case:
+    """A case of a schema; what is not given is chosen, as in `json_case`.
+
+    One time in six ``format`` is an annotation; if there are definitions, they are in another document one time in
+    four.
+    """
+    registry: dict[str, str] = {}
+    if choices.one_in(4):
+        schema, registry = apart(schema)
     spec = JsonSchema(
         write(schema),
         dialect=dialect,
+        format_mode=FormatMode.ANNOTATE if choices.one_in(6) else FormatMode.ASSERT,
         serialization=serialization or choices.weighted(_SERIALIZATIONS),
         policy=policy or choices.weighted(_POLICIES),
+        registry=registry,
     )
     return schema_case(spec, choices.below(2**32)).unwrap()
 
@@ -117,4 +138,4 @@ def json_cases(
     choices = Drawn(draw)
     if schemas is None:
         return json_case(choices, dialect=dialect, serialization=serialization, policy=policy)
-    return _case_of(choices, draw(schemas), dialect or Dialect.DRAFT_2020_12, serialization, policy)
+    return case_of(choices, draw(schemas), dialect or Dialect.DRAFT_2020_12, serialization, policy)

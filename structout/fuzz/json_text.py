@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any, Final
 
 import attrs
@@ -11,6 +12,8 @@ from structout.fuzz.values import Json
 
 _SPACES: Final = ("", " ", "\n", "  ", "\t", "\r\n", " \n\t")
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+
+_WHOLE_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 @attrs.frozen
@@ -52,6 +55,11 @@ def write(value: Json, style: Style = SPACED) -> str:
             return json.dumps(value)
         case _:
             return _number(value, style)
+
+
+def strip_strings(text: str) -> str:
+    """JSON text with all its strings, names too, made empty."""
+    return _WHOLE_STRING.sub('""', text)
 
 
 def _enclosed(opening: str, parts: list[str], closing: str, style: Style) -> str:

@@ -10,6 +10,7 @@ import attrs
 from structout.backend import Status
 from structout.discovery import discover
 from structout.errors import GrammarError
+from structout.fuzz.json_text import strip_strings
 from structout.fuzz.near_misses import keywords_on
 from structout.fuzz.vocabulary import byte_vocabulary
 from structout.grammar import BoundBackend, Grammar
@@ -98,7 +99,6 @@ def _by_backend(grammar: Grammar) -> Judge:
 
 _HUGE_EXPONENT: Final = re.compile(r"[0-9][eE][-+]?[0-9]{4}")
 """The reference validator cannot hold such numbers."""
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SPACED: Final = re.compile(r"(?:[^,:\s]|[,:] (?!\s))*")
 _NEEDLESS_ESCAPE: Final = re.compile(r"\\(?:/|u(?!00[01]|d[89a-f])[0-9a-f]{4})", re.IGNORECASE)
 
@@ -108,7 +108,7 @@ def breach_of(text: str, policy: Serialization) -> str | None:
 
     The order of members is not looked at.
     """
-    bare = _STRING.sub('""', text)
+    bare = strip_strings(text)
     if policy.whitespace is Whitespace.COMPACT and re.search(r"\s", bare):
         return "white space in a compact text"
     if policy.whitespace is Whitespace.SPACED and not _SPACED.fullmatch(bare):

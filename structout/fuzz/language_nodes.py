@@ -14,6 +14,8 @@ from structout.fuzz.choices import Choices
 
 SAMPLE: Final = "ab01c -_.,:\"'\\/()[]{}<>|^$*+?#=\n\téü漢字😀"
 """The characters that texts are made of where a class leaves the choice: the plainest first."""
+CLUSTERS: Final = ("\r\n", "a\u0301", "\ufb01")
+"""What those who tidy texts up replace: a line break of two characters, and what has a normal form."""
 
 
 @attrs.frozen

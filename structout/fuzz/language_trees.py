@@ -8,6 +8,7 @@ import attrs
 from structout.fuzz.choices import Choices
 from structout.fuzz.language_nodes import (
     ANY_BUT_NEWLINE,
+    CLUSTERS,
     SAMPLE,
     Alt,
     CharClass,
@@ -37,14 +38,14 @@ COUNTS: Final[Sequence[tuple[int, int | None]]] = (
 RANGES: Final = (("a", "z"), ("0", "9"), ("A", "F"), ("é", "ü"), ("字", "漢"), ("!", "/"))
 """Ranges in classes; one in three is between any two characters instead, and one in two is a single character."""
 
-_PLAIN: Final = "abab01" * 6
+_PARTS: Final = (*("abab01" * 6), *SAMPLE, *CLUSTERS)
 _LEAVES: Final = ("literal", "class", "dot", "rule")
 
 
 def text(choices: Choices, shortest: int = 1, longest: int = 3) -> str:
-    """A short text. Half of the characters are the plainest."""
+    """A short text. Half of its parts are the plainest characters."""
     length = choices.between(shortest, longest)
-    return "".join(choices.pick(_PLAIN + SAMPLE) for _ in range(length))
+    return "".join(choices.pick(_PARTS) for _ in range(length))
 
 
 @attrs.frozen

@@ -1,14 +1,12 @@
 """The order of members that a schema declares."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterator
 
+from structout.fuzz.applying import applied, parts_of
 from structout.fuzz.choices import Choices
 from structout.fuzz.subject import Structure
 from structout.fuzz.values import Json
-from structout.schema.walk import Node, Place
-
-_IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies")
+from structout.schema.walk import Node
 
 
 def declared(structure: Structure, value: Json) -> Json:
@@ -25,14 +23,14 @@ def declared(structure: Structure, value: Json) -> Json:
 def _ordered(structure: Structure, value: Json, nodes: list[Node]) -> Json:
     match value:
         case dict() if value:
-            applied = list(_applied(structure, nodes, set()))
-            if (constant := _constant(applied, value)) is not None:
+            here = list(applied(structure, nodes))
+            if (constant := _constant(here, value)) is not None:
                 return constant
-            names = [name for name in _names(structure, applied) if name in value]
-            return {name: _member(structure, value, name, applied) for name in dict.fromkeys([*names, *value])}
+            names = [name for name in _names(structure, here) if name in value]
+            return {name: _member(structure, value, name, here) for name in dict.fromkeys([*names, *value])}
         case list() if value:
-            applied = list(_applied(structure, nodes, set()))
-            return [_item(structure, value, index, applied) for index in range(len(value))]
+            here = list(applied(structure, nodes))
+            return [_item(structure, value, index, here) for index in range(len(value))]
         case _:
             return value
 
@@ -44,18 +42,6 @@ def _constant(nodes: list[Node], value: Json) -> Json:
     return next((constant for constant in constants if constant == value), None)
 
 
-def _applied(structure: Structure, nodes: Iterable[Node], seen: set[Place]) -> Iterator[Node]:
-    """The schemas that apply to the same value because of ``nodes``, those of all branches included, each once."""
-    for node in nodes:
-        if node.place not in seen:
-            seen.add(node.place)
-            yield node
-            yield from _applied(structure, structure.targets(node), seen)
-            parts = structure.parts(node)
-            for keyword in _IN_PLACE:
-                yield from _applied(structure, parts.get(keyword, ()), seen)
-
-
 def _names(structure: Structure, nodes: list[Node]) -> Iterator[str]:
     for node in nodes:
         yield from (str(inner.path[-1]) for inner in structure.parts(node).get("properties", ()))
@@ -65,17 +51,13 @@ def _names(structure: Structure, nodes: list[Node]) -> Iterator[str]:
 
 def _member(structure: Structure, value: dict[str, Json], name: str, nodes: list[Node]) -> Json:
     inner = [found for node in nodes for found in structure.of_member(node, name)]
-    return _ordered(structure, value[name], inner or _all_parts(structure, nodes, "unevaluatedProperties"))
+    return _ordered(structure, value[name], inner or parts_of(structure, nodes, "unevaluatedProperties"))
 
 
 def _item(structure: Structure, value: list[Json], index: int, nodes: list[Node]) -> Json:
     inner = [found for node in nodes for found in structure.of_item(node, index)]
-    inner = inner or _all_parts(structure, nodes, "unevaluatedItems")
-    return _ordered(structure, value[index], [*inner, *_all_parts(structure, nodes, "contains")])
-
-
-def _all_parts(structure: Structure, nodes: list[Node], keyword: str) -> list[Node]:
-    return [inner for node in nodes for inner in structure.parts(node).get(keyword, ())]
+    inner = inner or parts_of(structure, nodes, "unevaluatedItems")
+    return _ordered(structure, value[index], [*inner, *parts_of(structure, nodes, "contains")])
 
 
 def shuffled(choices: Choices, value: Json) -> Json:

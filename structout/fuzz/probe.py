@@ -1,5 +1,6 @@
 """Drives a plugin's backend and matchers without the core's guard, so that what they do wrong is seen, not repaired."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -53,12 +54,14 @@ class Probed:
         vocabulary: what it was compiled for.
         times: how long its fills take.
         suspicious_s: a fill that takes longer is repeated, and its best time counts.
+        budget_s: what a fill may take.
     """
 
     compiled: CompiledGrammar
     vocabulary: Vocabulary
     times: FillTimes = attrs.field(factory=FillTimes)
     suspicious_s: float = 0.01
+    budget_s: float = math.inf
     never: Bits = attrs.field(init=False, repr=False)
     """Ids that are no text, padding included: bool [32 * words]."""
 
@@ -108,6 +111,9 @@ class Probe:
         for _ in range(3 if seconds > self.probed.suspicious_s else 0):
             seconds = min(seconds, self._timed_fill()[2])
         self.probed.times.add(seconds)
+        if seconds > self.probed.budget_s:
+            message = f"a row takes {seconds * 1e3:.0f} ms, over the budget of {self.probed.budget_s * 1e3:.0f} ms"
+            broken(Law.MASK_TIME, message, seconds=seconds, **self.where())
         return status, unpack(row)[: self.vocabulary.padded_size]
 
     def _timed_fill(self) -> tuple[Status, BitmaskRow, float]:

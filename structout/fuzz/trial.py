@@ -1,5 +1,6 @@
 """One case on one backend: what the oracles share."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,12 +9,15 @@ from functools import cached_property
 import attrs
 
 from structout.backend import Status
-from structout.fuzz.case import Case
+from structout.fuzz.case import Case, Text
 from structout.fuzz.judge import Judge, judge_of
 from structout.fuzz.law import Law, broken
 from structout.fuzz.loosened import loosened
+from structout.fuzz.narrowing import accounts_for
 from structout.fuzz.probe import Bits, Probe, Probed
+from structout.fuzz.subject import Subject, subject_of
 from structout.grammar import BoundBackend, Grammar
+from structout.result import Ok
 from structout.spec import JsonSchema
 from structout.vocabulary import Vocabulary
 
@@ -21,9 +25,10 @@ SETTLE_TOKENS = 160
 """How many tokens a walk may spend on coming to an end."""
 
 
-def trial_of(grammar: Grammar, case: Case, draw: random.Random) -> "Trial":
-    """A trial of a compiled case."""
-    return Trial(grammar.backend, case, grammar, Probed(grammar.compiled, grammar.vocabulary), draw)
+def trial_of(grammar: Grammar, case: Case, draw: random.Random, *, mask_budget_s: float = math.inf) -> "Trial":
+    """A trial of a compiled case, each of whose rows may take so many seconds."""
+    probed = Probed(grammar.compiled, grammar.vocabulary, budget_s=mask_budget_s)
+    return Trial(grammar.backend, case, grammar, probed, draw)
 
 
 @attrs.define(eq=False, slots=False)
@@ -67,10 +72,20 @@ class Trial:
             return None
         return judge_of(loosened(spec, self.grammar.unenforced))
 
-    @property
-    def narrows(self) -> bool:
-        """Whether the grammar says that it lets through less than the spec."""
-        return bool(self.grammar.narrowed)
+    @cached_property
+    def _subject(self) -> Subject | None:
+        spec = self.case.spec
+        match subject_of(spec) if isinstance(spec, JsonSchema) else None:
+            case Ok(subject):
+                return subject
+        return None
+
+    def may_refuse(self, member: Text) -> bool:
+        """Whether the grammar says that it leaves out what this member of the language needs."""
+        narrowed = self.grammar.narrowed
+        if not narrowed or self._subject is None:
+            return bool(narrowed)
+        return accounts_for(narrowed, self._subject, member)
 
     def states(self, count: int, tokens: int = 24) -> Iterator[Probe]:
         """Probes in random states that can be reached through the masks; the first is at the beginning."""

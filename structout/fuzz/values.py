@@ -34,10 +34,16 @@ NAMES: Final[tuple[str, ...]] = (
     "type",
     "$ref",
     "aa-b",
+    "a\u0301",
+    "\ufb01",
 )
-"""Names of members. Few, so that the keywords of a schema speak of the same ones."""
+"""Names of members. Few, so that the keywords of a schema speak of the same ones. A normal form would replace the last
+two."""
 
-INTEGERS: Final = (0, 1, 2, 3, 5, 10, -1, -2, -10, 100, 255, 1000, 65536, -(2**31), 2**53 + 1, 2**63, -(10**20))
+INTEGERS: Final = (
+    *(0, 1, 2, 3, 5, 10, -1, -2, -10, 100, 255, 1000, 65536),
+    *(2**31, -(2**31) - 1, 2**53 + 1, 2**63, -(10**20)),
+)
 NUMBERS: Final = (0.5, 1.5, 0.1, 2.25, -0.5, -0.0, 1.0, 3.14, -273.15, 0.01, 1e-7, 1e22, -1e22, 12345.678, 1e300)
 
 MOST_LENGTH: Final = 5000

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
-from structout.vocabulary import Vocabulary
+import numpy as np
+import numpy.typing as npt
+
+from structout.vocabulary import TokenKind, Vocabulary
 
 EOS: Final = "<|end|>"
 SECOND_EOS: Final = "<|eot|>"
@@ -79,6 +82,19 @@ def small_vocabulary() -> Vocabulary:
         added=[absent + 1],
         padded_size=len(pieces) + 37,
     )
+
+
+def renumbered(vocabulary: Vocabulary) -> tuple[Vocabulary, npt.NDArray[np.intp]]:
+    """The same tokens in the opposite order, with other padding; and their ids there, by their ids here."""
+    last = vocabulary.size - 1
+    other = Vocabulary.from_tokens(
+        reversed(vocabulary.tokens()),
+        eos_token_ids=[last - token for token in vocabulary.eos_token_ids],
+        control=[(last - token, name) for token, name in vocabulary.names],
+        added=[last - token for token in vocabulary.ids(TokenKind.ADDED)],
+        padded_size=vocabulary.padded_size + 32,
+    )
+    return other, last - np.arange(vocabulary.size)
 
 
 @cache

@@ -13,6 +13,7 @@ from structout.backend import BackendInfo
 from structout.fuzz.campaign import LANGUAGE_LAWS, STATE_LAWS
 from structout.fuzz.case import Case
 from structout.fuzz.child import Child, ChildError
+from structout.fuzz.difference import process_difference
 from structout.fuzz.faults import Fault, FaultFolder
 from structout.fuzz.known import KnownFault, KnownFaults
 from structout.fuzz.laboratory import examine_in
@@ -33,8 +34,8 @@ FATAL: Final = frozenset({Law.HANG, Law.MASK_TIME, Law.CRASH, Law.MEMORY})
 """After a breach of one of these nothing more is looked at: it is likely to come up in every case, and costs time."""
 LIMIT_S: Final = 15.0
 """What one case may take, in seconds of wall time."""
-PROCESSES: Final = 2
-"""How many of the backend run side by side."""
+COMPARED: Final = 8
+"""One in so many cases is walked through in two processes, which have to agree."""
 
 
 class ConformanceError(AssertionError):
@@ -68,11 +69,11 @@ class Bench:
     _problem: str | None = attrs.field(init=False, default=None)
 
     @cached_property
-    def children(self) -> tuple[Child, ...]:
+    def children(self) -> tuple[Child, Child]:
         """One for every second case, so that each sees the same ones every time."""
-        children = tuple(Child(self.target) for _ in range(PROCESSES))
+        child = Child(self.target)
         atexit.register(self.close)
-        return children
+        return child, child.twin()
 
     def close(self) -> None:
         """Ends the processes."""
@@ -98,9 +99,18 @@ class Bench:
         if self._is_over:
             return [breach for breaches in self._seen.values() for breach in breaches if breach[0].law in self.fatal]
         jobs = list(self._jobs(kind))
-        with ThreadPoolExecutor(PROCESSES) as pool:
-            found = list(pool.map(self._work, self.children, (jobs[start::PROCESSES] for start in range(PROCESSES))))
-        return [breach for _, breach in sorted(chain.from_iterable(found), key=lambda each: each[0])]
+        with ThreadPoolExecutor(len(self.children)) as pool:
+            found = list(pool.map(self._work, self.children, (jobs[::2], jobs[1::2])))
+        breaches = [breach for _, breach in sorted(chain.from_iterable(found), key=lambda each: each[0])]
+        return breaches if self._is_over else [*breaches, *self._differences(jobs[::COMPARED])]
+
+    def _differences(self, jobs: Sequence[_Job]) -> Iterator[Breach]:
+        """Where two processes do not agree on a case."""
+        one, other = self.children
+        for job in jobs if Law.DETERMINISM in self.laws else ():
+            found = process_difference(one, other, job.case)
+            if found is not None:
+                yield from ((violation, job.case) for violation in self.known.new([found], job.case))
 
     def _jobs(self, kind: str) -> Iterator[_Job]:
         numbers = count()

@@ -1,5 +1,6 @@
 """What the kit tests with: generated cases, the same in every run, and specs that are big in one dimension each."""
 
+import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -9,13 +10,29 @@ import attrs
 
 from structout.fuzz.case import Case, Text
 from structout.fuzz.cases import MAKERS
-from structout.fuzz.json_cases import schema_case
+from structout.fuzz.json_cases import case_of, schema_case
 from structout.fuzz.json_text import write
 from structout.fuzz.keywords.table import generated, pairs
 from structout.fuzz.schemas import keyword_schema
 from structout.fuzz.shrinking import Trace
 from structout.fuzz.vocabulary import ADDED
-from structout.spec import Choice, Dialect, Ebnf, GrammarSpec, JsonObject, JsonSchema, Lark, Regex, StructuralTag
+from structout.spec import (
+    Choice,
+    Dialect,
+    Ebnf,
+    Escapes,
+    FormatMode,
+    GrammarSpec,
+    JsonObject,
+    JsonSchema,
+    KeyOrder,
+    Lark,
+    Policy,
+    Regex,
+    Serialization,
+    StructuralTag,
+    Whitespace,
+)
 
 CASES: Final = 50
 """Generated cases of each kind of spec."""
@@ -23,6 +40,22 @@ KEYWORD_CASES: Final = 4
 """Generated cases of each keyword of JSON Schema, alone but for ``type`` and what it needs."""
 PAIR_CASES: Final = 250
 """Pairs of keywords of JSON Schema, some 600 of which mean something together."""
+_TOGETHER: Final = (
+    ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties"),
+    ("prefixItems", "items", "contains", "minContains", "maxContains", "unevaluatedItems"),
+)
+"""Keywords that are defined by what the others leave: of these no pair is left out."""
+_SERIALIZATIONS: Final = tuple(itertools.starmap(Serialization, itertools.product(Whitespace, KeyOrder, Escapes)))
+_CLOSED: Final = json.dumps(
+    {
+        "type": "object",
+        "properties": {"a": {"type": "boolean"}, "b": {"type": "array", "items": {"const": "/"}}},
+        "required": ["b", "a"],
+        "additionalProperties": False,
+    }
+)
+"""Has little that a backend could leave out but for the ways to write it."""
+_FORMAT: Final = '{"type": "string", "format": "date"}'
 
 
 def cases_of_kind(kind: str) -> Iterator[Case]:
@@ -37,7 +70,8 @@ def _keyword_cases() -> Iterator[Case]:
     for seed in range(KEYWORD_CASES):
         for keyword in generated(Dialect.DRAFT_2020_12):
             schema = keyword_schema(Trace(rest=random.Random(f"{keyword} {seed}")), keyword)
-            yield schema_case(JsonSchema(write(schema)), seed).unwrap()
+            mode = FormatMode.ANNOTATE if seed % 2 else FormatMode.ASSERT
+            yield schema_case(JsonSchema(write(schema), format_mode=mode), seed).unwrap()
 
 
 def _plain(spec: GrammarSpec, *members: str) -> Case:
@@ -69,14 +103,20 @@ A backend that registers the kind compiles it."""
 
 
 def language_cases(kind: str) -> Iterator[Case]:
-    """More cases, in which the language alone is looked at: of JSON Schema, keywords together."""
+    """More cases, in which the language alone is looked at: of JSON Schema, keywords together, under all serialization
+    policies, objects closed every other time."""
     if kind == "json_schema":
-        chosen = random.Random(kind).sample(pairs(Dialect.DRAFT_2020_12), PAIR_CASES)
-        for number, (one, other) in enumerate(chosen):
-            schema = keyword_schema(Trace(rest=random.Random(f"{one} {other}")), one, other)
-            if "properties" in schema and number % 2:
+        for number, serialization in enumerate(_SERIALIZATIONS):
+            yield schema_case(JsonSchema(_CLOSED, serialization=serialization), number).unwrap()
+        yield _plain(JsonSchema(_FORMAT, format_mode=FormatMode.ANNOTATE), '"a"', '"2024-02-30"')
+        dependent = [pair for keywords in _TOGETHER for pair in itertools.combinations(keywords, 2)]
+        others = random.Random(kind).sample(pairs(Dialect.DRAFT_2020_12), PAIR_CASES)
+        for number, (one, other) in enumerate((*dependent * 4, *others)):
+            choices = Trace(rest=random.Random(f"{one} {other} {number}"))
+            schema = keyword_schema(choices, one, other)
+            if number % 2 and not schema.keys().isdisjoint(("properties", "patternProperties")):
                 schema.setdefault("additionalProperties", False)
-            yield schema_case(JsonSchema(write(schema)), number).unwrap()
+            yield case_of(choices, schema, policy=Policy.SOUND)
 
 
 def big_cases(kind: str) -> Iterator[Case]:
@@ -99,6 +139,9 @@ def _big(kind: str) -> Iterator[tuple[GrammarSpec, list[str], list[str]]]:
             yield _schema({"type": "array", "items": {"type": "null"}}), [f"[{', '.join(['null'] * 60)}]"], []
             for depth in (40, 70):
                 yield _schema(_nested(depth)), ["[" * depth + "]" * depth], ["[" * (depth + 1) + "]" * (depth + 1)]
+            for bound in (2**31, 2**40):
+                yield _schema({"type": "integer", "minimum": bound}), [str(bound)], [str(bound - 1), "1"]
+                yield _schema({"type": "integer", "maximum": -bound}), [str(-bound)], [str(1 - bound), "-1"]
             yield _many_properties()
         case "regex":
             yield Regex("[a-z]{0,1000}"), ["a", "a" * 1000], ["a" * 1001]

@@ -483,6 +483,21 @@ def test_refusals_say_what_and_where(spec: GrammarSpec, kind: ErrorKind, offset:
         assert error.offset == offset
 
 
+@pytest.mark.parametrize(
+    ("value", "document", "pointer"),
+    [
+        ({"items": {"$ref": "urn:a"}}, {}, "/items"),
+        ({"items": {"$ref": "urn:a#/$defs/b"}}, {"$defs": {"b": {}}}, "/items"),
+        ({"$id": "https://x.example/y/z", "items": {"$ref": "../a"}}, {"$id": "https://x.example/a"}, "/items"),
+        ({"items": {"$ref": "urn:b"}}, {"$id": "urn:b"}, ""),
+    ],
+)
+def test_a_reference_out_of_the_schema_is_named_where_it_stands(value: Any, document: Any, pointer: str) -> None:
+    uri = "https://x.example/a" if "$id" in value else "urn:a"
+    error = refused(schema(value, registry={uri: json.dumps(document)}))
+    assert (error.keyword, error.pointer) == ("$ref", pointer)
+
+
 def test_only_an_error_with_one_possible_place_has_a_pointer() -> None:
     one_of = {"oneOf": [{}, {"minimum": 1}]}
     assert refused(schema({"items": one_of})).pointer == "/items"

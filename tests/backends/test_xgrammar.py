@@ -282,6 +282,18 @@ def test_an_additional_member_cannot_have_the_name_of_a_listed_one() -> None:
     check(spec, ['{"a":1,"b":"x"}', '{"aa":"x"}', r'{"\n":1}'], ['{"a":1,"a":"x"}', r'{"a":1,"\u0061":"x"}'])
 
 
+def test_a_closed_object_stays_closed_beside_names_that_rule_nothing_out() -> None:
+    closed = {"type": "object", "additionalProperties": False, "propertyNames": {"$comment": "any"}}
+    check(schema(closed), ["{}"], ['{"a":1}'])
+
+
+@pytest.mark.parametrize("counts", [{}, {"minLength": 1}, {"maxLength": 8}])
+def test_a_format_that_is_an_annotation_restricts_neither_strings_nor_names(counts: dict[str, Any]) -> None:
+    text = {"type": "string", "format": "uri", **counts}
+    check(schema(text, format_mode=FormatMode.ANNOTATE), ['"a"', '"\u0301"'], ["1"])
+    check(schema({"type": "object", "propertyNames": text}, format_mode=FormatMode.ANNOTATE), ['{"a":1}'], ['"a"'])
+
+
 def test_references_lead_into_the_registry() -> None:
     other = json.dumps({"$defs": {"n": {"type": "null"}}, "type": "array", "items": {"$ref": "#/$defs/n"}})
     spec = schema({"$ref": "https://example.org/other"}, registry={"https://example.org/other": other})

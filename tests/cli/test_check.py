@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from structout.cli import check as check_command
 from structout.cli.app import app
 
-PLUGINS = ("hazards", "loses_the_last", "cannot_start", "crashes", "drops", "narrows")
+PLUGINS = ("hazards", "loses_the_last", "cannot_start", "crashes", "drops", "narrows", "raises")
 
 
 @pytest.fixture
@@ -60,6 +60,15 @@ def test_the_same_as_text(schema: Path) -> None:
         lines[-1],
     ]
     assert "libgrammar.so is missing" in lines[-1]
+
+
+def test_a_plugin_that_raises_has_not_refused(schema: Path) -> None:
+    result = check(schema, "raises", options=("--json",))
+    assert result.exit_code == 1, result.output
+    verdict = verdicts(result)["raises"]
+    assert verdict["verdict"] == "fails"
+    assert [violation["law"] for violation in verdict["violations"]] == ["result_discipline"]
+    assert "raises: fails\n  result_discipline: it failed: KeyError" in check(schema, "raises").output
 
 
 def test_what_is_refused_says_where_and_why(tmp_path: Path) -> None:

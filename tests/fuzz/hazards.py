@@ -95,6 +95,25 @@ class Narrowing(PassGrammar):
     narrowed = (Finding("", "items", "has one item only"),)
 
 
+class DependsOnHashes(PassBackend):
+    """Loses the first or the last of two options of a choice, as the process's hashes would have it."""
+
+    base = "reference"
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        seed = int(os.environ["PYTHONHASHSEED"])
+        return attrs.evolve(spec, options=[spec.options[-(seed % 2)]]) if isinstance(spec, Choice) else spec
+
+
+class Raises(PassBackend):
+    """Raises on every schema."""
+
+    base = "reference"
+
+    def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
+        raise KeyError(spec.kind)
+
+
 class Crashes(PassBackend):
     """Ends the process on every schema."""
 
@@ -105,7 +124,7 @@ class Crashes(PassBackend):
 
 
 hazards = make(Hazards)
-drops, narrows, crashes = make(Drops), make(Narrows), make(Crashes)
+drops, narrows, raises, crashes = make(Drops), make(Narrows), make(Raises), make(Crashes)
 loses_the_last = make(LosesTheLast)
 
 
@@ -125,6 +144,7 @@ def _choices_only(mutant: Mutant, name: str) -> Mutant:
 
 
 good_choices = _choices_only(hazards, "good_choices")
+hash_choices = _choices_only(make(DependsOnHashes), "hash_choices")
 faulty_choices = _choices_only(loses_the_last, "faulty_choices")
 """The same for choices only, which are quick."""
 

@@ -32,7 +32,7 @@ def test_a_planted_fault_is_found_made_small_and_told_once(faulty: Child) -> Non
     for fault in rejections:
         assert isinstance(fault.case.spec, Choice)
         assert len(fault.case.spec.options) == 2
-        assert sum(map(len, fault.case.spec.options)) <= 2
+        assert sum(map(len, fault.case.spec.options)) <= 3
         assert len(fault.case.members) == 1
         assert not fault.case.strangers
     assert len({(fault.direction, fault.keywords) for fault in tally.faults}) == len(tally.faults)

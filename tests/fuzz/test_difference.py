@@ -12,7 +12,8 @@ from structout import Choice, Policy, Regex
 from structout.cli.app import app
 from structout.fuzz import Budget, Campaign, Case, Child, Law, Target
 from structout.fuzz.cases import any_case
-from structout.fuzz.difference import mask_difference
+from structout.fuzz.difference import mask_difference, process_difference
+from tests.fuzz.hazards import hash_choices, target
 
 TWO = Case(Choice(("a", "b")))
 
@@ -40,6 +41,23 @@ def test_the_first_state_in_which_they_differ_is_told(reference: Child, faulty: 
 
 def test_only_what_both_take_under_exact_is_compared(reference: Child, faulty: Child) -> None:
     assert mask_difference(reference, faulty, Case(Regex("a|b", policy=Policy.BEST_EFFORT))) is None
+
+
+def test_two_processes_of_a_backend_are_compared(good: Child) -> None:
+    with good.twin() as other:
+        assert process_difference(good, other, TWO) is None
+    with Child(target(hash_choices)) as child, child.twin() as other:
+        found = process_difference(child, other, TWO)
+    assert found is not None
+    assert found.law is Law.DETERMINISM
+    assert len(found.evidence["only in one process"]) == len(found.evidence["only in the other"]) == 1
+
+
+def test_what_two_processes_disagree_on_is_seen_again_in_a_replay() -> None:
+    with Child(target(hash_choices)) as child:
+        campaign = Campaign(child, Budget())
+        campaign.replay([TWO], {Law.DETERMINISM})
+    assert [fault.law for fault in campaign.tally.faults] == [Law.DETERMINISM]
 
 
 def test_a_campaign_finds_a_difference_and_makes_it_small(reference: Child, faulty: Child) -> None:

@@ -6,17 +6,19 @@ from collections.abc import Collection, Sequence
 import attrs
 import pytest
 
-from structout import Choice, Err, ErrorKind, GrammarError, GrammarSpec, Result
+from structout import Choice, Err, ErrorKind, GrammarError, GrammarSpec, JsonSchema, Result
 from structout.backend import Backend, CompiledGrammar, Finding, Matcher
 from structout.fuzz.case import Case, Text
 from structout.fuzz.examine import examine
 from structout.fuzz.law import Broken, Law
 from structout.fuzz.oracles import ORACLES, Oracle, oracles_for
-from structout.fuzz.oracles.compiling import check_refusal
 from structout.fuzz.oracles.language import members_are_accepted, strangers_are_refused, walks_end_in_the_language
 from structout.fuzz.oracles.memory import nothing_is_left_behind
+from structout.fuzz.oracles.saying import check_refusal, size_is_a_number
 from structout.fuzz.trial import Trial, trial_of
+from structout.fuzz.vocabulary import small_vocabulary
 from structout.grammar import BoundBackend
+from structout.vocabulary import Vocabulary
 from tests.fakes import ForkTrieMatcher, RollbackTrieMatcher, TrieMatcher
 from tests.fuzz import faulty
 from tests.fuzz.faulty import CASE, GoodMatcher, bound, with_matcher
@@ -189,15 +191,62 @@ REFUSALS = [
 @pytest.mark.parametrize(("error", "law"), REFUSALS, ids=lambda each: str(each))
 def test_a_refusal_has_to_be_of_use(error: GrammarError, law: Law | None) -> None:
     if law is None:
-        check_refusal(error, has_members=True)
+        check_refusal(error, CASE)
         return
     with pytest.raises(Broken) as caught:
-        check_refusal(error, has_members=True)
+        check_refusal(error, CASE)
     assert caught.value.violation.law is law
 
 
+@pytest.mark.parametrize(
+    ("pointer", "keyword", "is_there"),
+    [
+        ("/items", "maximum", True),
+        ("/items", "type", True),
+        ("", "maximum", True),
+        ("", "whitespace", True),
+        ("/items", None, True),
+        ("/items", "minimum", False),
+        ("/nowhere", None, False),
+        ("/items/maximum", "maximum", False),
+    ],
+)
+def test_a_refusal_has_to_point_to_what_is_there(pointer: str, keyword: str | None, is_there: bool) -> None:
+    case = Case(JsonSchema('{"items": {"maximum": 1}}'))
+    error = GrammarError(kind=ErrorKind.UNSUPPORTED, message="No.", pointer=pointer, keyword=keyword)
+    if is_there:
+        check_refusal(error, case)
+        return
+    with pytest.raises(Broken, match="points to where nothing is"):
+        check_refusal(error, case)
+
+
+@pytest.mark.parametrize(("size", "is_one"), [(0, True), (1 << 40, True), (-1, False), (True, False), ("1 KiB", False)])
+def test_a_size_has_to_be_a_number_of_bytes(size: object, is_one: bool) -> None:
+    trial = of(faulty.GoodBackend, CASE)
+    sized = type("Sized", (), {"size_bytes": size})()
+    trial.grammar = attrs.evolve(trial.grammar, compiled=sized)
+    if is_one:
+        size_is_a_number(trial)
+        return
+    with pytest.raises(Broken, match="size_bytes"):
+        size_is_a_number(trial)
+
+
+def test_a_backend_has_to_start_for_a_second_vocabulary() -> None:
+    class StartsOnce(faulty.GoodBackend):
+        def __init__(self, vocabulary: Vocabulary) -> None:
+            if vocabulary.padded_size != small_vocabulary().padded_size:
+                raise RuntimeError("one is enough")
+            super().__init__(vocabulary)
+
+    [violation] = examine(bound(StartsOnce), CASE, {Law.CACHE}).violations
+    assert violation.law is Law.RESULT_DISCIPLINE
+    assert "one is enough" in violation.message
+
+
 def test_what_has_no_members_may_be_called_unsatisfiable() -> None:
-    check_refusal(GrammarError(kind=ErrorKind.UNSATISFIABLE, message="Empty."), has_members=False)
+    check_refusal(GrammarError(kind=ErrorKind.UNSATISFIABLE, message="Empty."), attrs.evolve(CASE, members=()))
 
 
 def test_a_refusal_that_breaks_a_law_compiles_nothing() -> None:

@@ -14,7 +14,7 @@ from tests.mutants.wrapping import Mutant, PassBackend, PassGrammar, PassMatcher
 MODULES = (rows, moves, ends, tokens, batches, languages, compiles, resources)
 
 
-def _mutants(module: ModuleType) -> Iterator[Mutant]:
+def mutants_of(module: ModuleType) -> Iterator[Mutant]:
     """One for each class that the module itself defines, but for what others share."""
     for name, part in inspect.getmembers_static(module, inspect.isclass):
         is_own = part.__module__ == module.__name__ and not name.startswith("_")
@@ -22,7 +22,7 @@ def _mutants(module: ModuleType) -> Iterator[Mutant]:
             yield make(part)
 
 
-MUTANTS = MappingProxyType({mutant.name: mutant for module in MODULES for mutant in _mutants(module)})
+MUTANTS = MappingProxyType({mutant.name: mutant for module in MODULES for mutant in mutants_of(module)})
 
 
 def __getattr__(name: str) -> Mutant:

@@ -1,10 +1,11 @@
 """Faults of filling many rows in one call."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from structout import Status
 from structout.backend import Bitmask, Matcher
-from tests.mutants.wrapping import PassBackend
+from tests.mutants.wrapping import PassBackend, PassMatcher
 
 
 class SwapsRows(PassBackend):
@@ -52,3 +53,40 @@ class ClearsOtherRows(PassBackend):
     def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
         bitmask[:] = 0
         return super().fill_batch(matchers, bitmask, rows)
+
+
+class FillsEightRows(PassBackend):
+    """Of a batch of more than eight only the first eight rows are written."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        return [*super().fill_batch(matchers[:8], bitmask, rows[:8]), *[Status.OK] * len(rows[8:])]
+
+
+class SortsRows(PassBackend):
+    """The matchers' rows are written in ascending order."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        return super().fill_batch(matchers, bitmask, sorted(rows))
+
+
+class EndsLikeTheFirst(PassBackend):
+    """All rows of a batch have the stop tokens of the first matcher."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        own = cast(Sequence[PassMatcher], matchers)
+        stops = [matcher.stops for matcher in own]
+        for matcher in own:
+            matcher.stops = stops[0]
+        statuses = super().fill_batch(matchers, bitmask, rows)
+        for matcher, before in zip(own, stops, strict=True):
+            matcher.stops = before
+        return statuses
+
+
+class FillsOneGrammar(PassBackend):
+    """In a batch of several grammars, those of others than the first matcher's have its row."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        own = cast(Sequence[PassMatcher], matchers)
+        alike = [matcher if matcher.grammar is own[0].grammar else own[0] for matcher in own]
+        return super().fill_batch(alike, bitmask, rows)

@@ -2,17 +2,29 @@
 
 import abc
 import json
+import threading
 import time
 import traceback
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, ClassVar, cast
 
 import attrs
 
-from structout import Err, ErrorKind, Finding, GrammarError, GrammarSpec, Ok, Policy, Result, Vocabulary
-from structout.backend import Backend, CompiledGrammar
+from structout import (
+    Err,
+    ErrorKind,
+    Finding,
+    GrammarError,
+    GrammarSpec,
+    Ok,
+    Policy,
+    Result,
+    Status,
+    Vocabulary,
+)
+from structout.backend import Backend, BitmaskRow, CompiledGrammar
 from structout.spec import spec_to_json
-from tests.mutants.wrapping import PassBackend, PassGrammar
+from tests.mutants.wrapping import FullMatcher, PassBackend, PassGrammar, PassMatcher, SchemaEditor, put
 
 Compiled = Result[CompiledGrammar, GrammarError]
 
@@ -227,3 +239,119 @@ class RefusesEverything(PassBackend):
     def compile(self, spec: GrammarSpec) -> Compiled:
         message = f"{spec.kind} is not supported today"
         return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, hint="use another backend"))
+
+
+class CachesForAnyVocabulary(PassBackend):
+    """The cache belongs to the module, and does not know for which vocabulary a grammar is."""
+
+    kept: ClassVar[dict[GrammarSpec, Compiled]] = {}
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        if spec not in self.kept:
+            self.kept[spec] = super().compile(spec)
+        return self.kept[spec]
+
+
+class CachesByEnd(_Caches):
+    """The cache takes specs for the same that are as long and end with the same 48 characters."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return len(language_of(spec)), language_of(spec)[-48:]
+
+
+class CachesWithoutCase(_Caches):
+    """The cache makes no difference between small and capital letters."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return repr(spec).lower()
+
+
+class CachesWithoutBlanks(_Caches):
+    """The cache ignores all white space, in strings too."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return "".join(repr(spec).split())
+
+
+class PointsNowhere(_Errs):
+    """A refusal points to where nothing is, and names a keyword that is not there."""
+
+    refuses_early = False
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return attrs.evolve(error, pointer="/no/where", keyword="nope")
+
+
+class SizeIsText(PassGrammar):
+    """Says how big it is in words."""
+
+    @property
+    def size_bytes(self) -> str:
+        return "12 KiB"
+
+
+class StaysInItsThread(PassGrammar):
+    """Cannot start a sequence in another thread than the one that compiled it."""
+
+    def __init__(self, inner: CompiledGrammar, backend: PassBackend) -> None:
+        super().__init__(inner, backend)
+        self._thread = threading.get_ident()
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("it belongs to another thread")
+        return super().start(stop_token_ids=stop_token_ids, max_rollback=max_rollback)
+
+
+class SequencesStayInTheirThread(PassMatcher):
+    """A sequence cannot go on in another thread than the one that started it."""
+
+    base = "llguidance"
+
+    def __init__(self, inner: FullMatcher, grammar: PassGrammar, stops: Sequence[int]) -> None:
+        super().__init__(inner, grammar, stops)
+        self._thread = threading.get_ident()
+
+    def accept(self, token: int) -> Status:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("it belongs to another thread")
+        return super().accept(token)
+
+
+class DependsOnTheHashSeed(PassMatcher):
+    """By the seed of Python's hashes, which each process has its own of, a token may follow or not."""
+
+    base = "llguidance"
+
+    def fill(self, row: BitmaskRow) -> Status:
+        status = super().fill(row)
+        if not self._takes(self._odd):
+            put(row, self._odd, allowed=False)
+        return status
+
+    def accept(self, token: int) -> Status:
+        return super().accept(token) if self._takes(token) else Status.REJECTED
+
+    @property
+    def _odd(self) -> int:
+        return self.vocabulary.tokens().index(b"ab")
+
+    def _takes(self, token: int) -> bool:
+        return token != self._odd or hash("ab") % 2 == 0
+
+
+class NarrowsInSecret(SchemaEditor):
+    """Lets through no string of more than a character, and lists something else that it narrows: white space."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if schema.get("type") == "string" and schema.keys().isdisjoint(("pattern", "format", "enum", "const")):
+            schema["maxLength"] = min(max(1, schema.get("minLength", 0)), schema.get("maxLength", 1))
+
+    def wrapped(self, compiled: CompiledGrammar) -> CompiledGrammar:
+        return _NarrowsWhiteSpace(compiled, self)
+
+
+class _NarrowsWhiteSpace(PassGrammar):
+    @property
+    def narrowed(self) -> Sequence[Finding]:
+        return (*super().narrowed, Finding("", "whitespace", "is one space at most"))

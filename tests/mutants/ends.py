@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from structout import Status
 from structout.backend import BitmaskRow
-from tests.mutants.wrapping import PassGrammar, PassMatcher, put
+from tests.mutants.wrapping import FullMatcher, PassGrammar, PassMatcher, put
 
 
 class AcceptsAfterTheEnd(PassMatcher):
@@ -131,3 +131,47 @@ class StopIsText(PassGrammar):
     def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
         control = [stop for stop in stop_token_ids if not self.vocabulary.token(stop)]
         return super().start(stop_token_ids=control, max_rollback=max_rollback)
+
+
+class TakesFourStops(PassGrammar):
+    """Knows only the first four of many stop tokens."""
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
+        return super().start(stop_token_ids=stop_token_ids[:4], max_rollback=max_rollback)
+
+
+class LongStopIsText(PassGrammar):
+    """A stop token of several bytes counts as text, and ends nothing."""
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
+        short = [stop for stop in stop_token_ids if len(self.vocabulary.token(stop)) < 2]
+        return super().start(stop_token_ids=short, max_rollback=max_rollback)
+
+
+class StopsOfTheLatest(PassMatcher):
+    """A sequence ends with the stop tokens of the one that was started last."""
+
+    base = "llguidance"
+
+    def __init__(self, inner: FullMatcher, grammar: PassGrammar, stops: Sequence[int]) -> None:
+        super().__init__(inner, grammar, stops)
+        vars(grammar)["latest"] = self.stops
+
+    def fill(self, row: BitmaskRow) -> Status:
+        self.stops = vars(self.grammar)["latest"]
+        return super().fill(row)
+
+
+class RefusedAfterTheEndCounts(PassMatcher):
+    """A rollback counts the tokens that were offered behind the end."""
+
+    offered = 0
+
+    def accept(self, token: int) -> Status:
+        status = super().accept(token)
+        self.offered += status is Status.TERMINATED
+        return status
+
+    def rollback(self, tokens: int) -> Status:
+        tokens, self.offered = max(0, tokens - self.offered), 0
+        return super().rollback(tokens)

@@ -1,12 +1,15 @@
 """Faults of the language: another one is matched than the spec asks for, and nothing is said of it."""
 
+import abc
 import json
+import re
+import unicodedata
 from typing import Any
 
 import attrs
 
 from structout import Choice, GrammarSpec, JsonSchema, Regex, Serialization
-from structout.spec import FormatMode, Whitespace
+from structout.spec import FormatMode, KeyOrder, Whitespace
 from tests.mutants.wrapping import PassBackend, SchemaEditor
 
 
@@ -243,3 +246,170 @@ class CompletesOptions(PassBackend):
         if not isinstance(spec, Choice):
             return spec
         return attrs.evolve(spec, options=[*spec.options, *(option[:-1] for option in spec.options if option[1:])])
+
+
+class DropsPatternsWhereClosed(SchemaEditor):
+    """patternProperties is ignored where additionalProperties is false."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if schema.get("additionalProperties") is False:
+            schema.pop("patternProperties", None)
+
+
+class OpensBesidePatterns(SchemaEditor):
+    """A schema in additionalProperties is ignored beside patternProperties."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if isinstance(schema.get("additionalProperties"), dict) and "patternProperties" in schema:
+            schema["additionalProperties"] = True
+
+
+class RequiresTheListedOnly(SchemaEditor):
+    """A name in required that properties does not list is ignored."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if isinstance(schema.get("required"), list):
+            schema["required"] = [name for name in schema["required"] if name in schema.get("properties", {})]
+
+
+class BoundsWrap(SchemaEditor):
+    """Bounds of lengths are kept in a byte."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        for name in ("minLength", "maxLength", "minItems", "maxItems"):
+            if isinstance(schema.get(name), int):
+                schema[name] %= 256
+
+
+class KnowsSixteenProperties(SchemaEditor):
+    """Of properties only the first sixteen are enforced."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if isinstance(schema.get("properties"), dict):
+            schema["properties"] = dict(list(schema["properties"].items())[:16])
+
+
+class EndsLongArrays(SchemaEditor):
+    """An array without a bound has twelve items at most."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if schema.get("type") == "array":
+            schema.setdefault("maxItems", max(12, schema.get("minItems", 0)))
+
+
+class EndsLongStrings(SchemaEditor):
+    """A string without a bound has 64 characters at most."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if schema.get("type") == "string" and schema.keys().isdisjoint(("pattern", "format", "enum", "const")):
+            schema.setdefault("maxLength", max(64, schema.get("minLength", 0)))
+
+
+class LosesContainersOfEnum(SchemaEditor):
+    """Of an enum the arrays and objects cannot be written, if there is anything else in it."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if isinstance(schema.get("enum"), list):
+            plain = [value for value in schema["enum"] if not isinstance(value, dict | list)]
+            schema["enum"] = plain or schema["enum"]
+
+
+class KeepsTheEndsOfAnEnum(SchemaEditor):
+    """Of an enum of more than 512 values only the first and the last 256 can be written."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if len(schema.get("enum", ())) > 512:
+            schema["enum"] = schema["enum"][:256] + schema["enum"][-256:]
+
+
+class RefToTheRootIsAny(SchemaEditor):
+    """A reference to the whole schema stands for anything."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if schema.get("$ref") == "#":
+            del schema["$ref"]
+
+
+class BoundsOverflow(SchemaEditor):
+    """minimum and maximum are kept in 32 bits."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        for name in ("minimum", "maximum"):
+            if isinstance(schema.get(name), int):
+                schema[name] = (schema[name] + 2**31) % 2**32 - 2**31
+
+
+class ReversesTheOrder(SchemaEditor):
+    """Members are written in the reverse of the declared order."""
+
+    def edit(self, schema: dict[str, Any]) -> None:
+        if isinstance(schema.get("properties"), dict):
+            schema["properties"] = dict(reversed(schema["properties"].items()))
+
+
+class ComposesSchemas(PassBackend):
+    """The text of a schema is brought into Unicode's normal form C first."""
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        if not isinstance(spec, JsonSchema):
+            return spec
+        return attrs.evolve(spec, text=unicodedata.normalize("NFC", spec.text))
+
+
+class IgnoresTheOrder(PassBackend):
+    """Writes members in the declared order only, though any order is asked for, and does not say so."""
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        if not isinstance(spec, JsonSchema):
+            return spec
+        return attrs.evolve(spec, serialization=attrs.evolve(spec.serialization, key_order=KeyOrder.DECLARED))
+
+
+class AssertsFormats(PassBackend):
+    """format restricts strings, even where it is to be an annotation."""
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        return attrs.evolve(spec, format_mode=FormatMode.ASSERT) if isinstance(spec, JsonSchema) else spec
+
+
+class StarIsThirty(PassBackend):
+    """A star in a regular expression without classes stands for thirty times at most."""
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        if not isinstance(spec, Regex) or "[" in spec.pattern:
+            return spec
+        return attrs.evolve(spec, pattern=re.sub(r"(?<!\\)\*", "{0,30}", spec.pattern))
+
+
+class _EditsOptions(PassBackend, abc.ABC):
+    """Tidies options up."""
+
+    @abc.abstractmethod
+    def tidied(self, option: str) -> str:
+        """What becomes of an option."""
+
+    def altered(self, spec: GrammarSpec) -> GrammarSpec:
+        if not isinstance(spec, Choice):
+            return spec
+        return attrs.evolve(spec, options=tuple(dict.fromkeys(map(self.tidied, spec.options))))
+
+
+class StripsOptions(_EditsOptions):
+    """White space around an option is taken away."""
+
+    def tidied(self, option: str) -> str:
+        return option.strip()
+
+
+class MendsLineBreaks(_EditsOptions):
+    """A line break in an option is a line feed, whatever it was."""
+
+    def tidied(self, option: str) -> str:
+        return option.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class ComposesOptions(_EditsOptions):
+    """Options are brought into Unicode's normal form KC first."""
+
+    def tidied(self, option: str) -> str:
+        return unicodedata.normalize("NFKC", option)

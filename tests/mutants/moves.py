@@ -173,3 +173,82 @@ class DeadEndAfterComma(DeadEnd):
 
     def _is_stuck(self) -> bool:
         return self.text.endswith(b",")
+
+
+class RollbackCountsTheRefused(PassMatcher):
+    """A rollback right after a refused token counts that one as well."""
+
+    refused = 0
+
+    def accept(self, token: int) -> Status:
+        status = super().accept(token)
+        self.refused = int(status is Status.REJECTED)
+        return status
+
+    def rollback(self, tokens: int) -> Status:
+        tokens, self.refused = max(0, tokens - self.refused), 0
+        return super().rollback(tokens)
+
+
+class RollbackOfMoreThan48Fails(PassMatcher):
+    """Can undo 48 tokens at most, whatever was asked for."""
+
+    def rollback(self, tokens: int) -> Status:
+        return Status.REJECTED if tokens > 48 else super().rollback(tokens)
+
+
+class NeedsAWindow(PassGrammar):
+    """Cannot start a sequence that never undoes anything."""
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
+        if max_rollback == 0:
+            raise ValueError("a window of no tokens")
+        return super().start(stop_token_ids=stop_token_ids, max_rollback=max_rollback)
+
+
+class ForkOfAForkShares(PassMatcher):
+    """A fork of a fork looks at the same state."""
+
+    is_fork = False
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        if self.is_fork:
+            twin.inner = self.inner
+        twin.is_fork = True
+        return twin
+
+
+class ForkAfterARollbackForgets(PassMatcher):
+    """A fork that is made right after a rollback begins at the beginning."""
+
+    has_undone = False
+
+    def rollback(self, tokens: int) -> Status:
+        self.has_undone = tokens > 0
+        return super().rollback(tokens)
+
+    def accept(self, token: int) -> Status:
+        self.has_undone = False
+        return super().accept(token)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        if self.has_undone and not twin.ended:
+            twin.inner.rollback(len(twin.tokens))
+            twin.tokens = []
+        return twin
+
+
+class ForkBehindTheEndIsStuck(PassMatcher):
+    """A fork that is made behind the end cannot undo anything."""
+
+    is_stuck = False
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin.is_stuck = self.ended
+        return twin
+
+    def rollback(self, tokens: int) -> Status:
+        return Status.REJECTED if tokens and self.is_stuck else super().rollback(tokens)

@@ -4,13 +4,13 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from structout import GrammarError, GrammarSpec, JsonSchema, Result, Status
-from structout.backend import BitmaskRow, CompiledGrammar
+from structout import Err, GrammarError, GrammarSpec, JsonSchema, Result, Status
+from structout.backend import Bitmask, BitmaskRow, CompiledGrammar, Matcher
 from tests.mutants.wrapping import PassBackend, PassGrammar, PassMatcher
 
 Bytes = npt.NDArray[np.uint8]
@@ -137,3 +137,83 @@ class HugeGrammars(PassBackend):
         grammar = super().wrapped(compiled)
         vars(grammar)["held"] = np.ones(2048 * _MEBIBYTE, np.uint8)
         return grammar
+
+
+class LeaksForks(PassMatcher):
+    """A list keeps 64 kibibytes for every fork."""
+
+    base = "llguidance"
+    kept: ClassVar[list[bytes]] = []
+
+    def fork(self) -> Self:
+        self.kept.append(bytes(65536))
+        return super().fork()
+
+
+class LeaksRefusedTokens(PassMatcher):
+    """A list keeps 64 kibibytes for every refused token."""
+
+    base = "llguidance"
+    kept: ClassVar[list[bytes]] = []
+
+    def accept(self, token: int) -> Status:
+        status = super().accept(token)
+        if status is Status.REJECTED:
+            self.kept.append(bytes(65536))
+        return status
+
+
+class LeaksRefusals(PassBackend):
+    """A list keeps a mebibyte for every spec that was refused."""
+
+    kept: ClassVar[list[Bytes]] = []
+
+    def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
+        result = super().compile(spec)
+        if isinstance(result, Err):
+            self.kept.append(np.ones(_MEBIBYTE, np.uint8))
+        return result
+
+
+class LeaksBatches(PassBackend):
+    """A list keeps a copy of every bitmask that was filled in one call, 64 times."""
+
+    kept: ClassVar[list[Bitmask]] = []
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        self.kept.append(np.tile(bitmask, 64))
+        return super().fill_batch(matchers, bitmask, rows)
+
+
+class AbortsWhenDeep(PassMatcher):
+    """Ends the process where arrays are nested more than 64 deep, as what recurses does."""
+
+    base = "llguidance"
+
+    def accept(self, token: int) -> Status:
+        status = super().accept(token)
+        if self.text.count(b"[") - self.text.count(b"]") > 64:
+            os.abort()
+        return status
+
+
+class CountsInAByte(PassMatcher):
+    """Raises at the 256th token."""
+
+    base = "llguidance"
+
+    def accept(self, token: int) -> Status:
+        if len(self.tokens) == 255:
+            raise OverflowError("256 does not fit into a byte")
+        return super().accept(token)
+
+
+class SlowFarOut(PassMatcher):
+    """A row takes a tenth of a second from the 170th token on."""
+
+    base = "llguidance"
+
+    def fill(self, row: BitmaskRow) -> Status:
+        if len(self.tokens) >= 170:
+            time.sleep(0.1)
+        return super().fill(row)

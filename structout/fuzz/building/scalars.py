@@ -57,13 +57,14 @@ def _plain(exact: Fraction) -> int | float:
 
 
 def string(choices: Choices, demand: Demand) -> str:
-    """A string that one of the patterns or formats allows, and of the right length, as far as that is easy."""
+    """A string that one of the patterns or formats allows, and of the right length, as far as that is easy; now and
+    then one of neither, which is what an annotation leaves open."""
     low, high = demand.lowest("minLength"), demand.highest("maxLength")
     expressions = demand.values("pattern")
     if expressions and not choices.one_in(16):
         return _matching(choices, choices.pick(expressions), low, high)
     formats = [samples for name in demand.values("format") if (samples := SAMPLES.get(name))]
-    if formats:
+    if formats and not choices.one_in(3):
         return _fitting([*choices.pick(formats)], choices, low, high)
     return values.string(choices, low, high)
 

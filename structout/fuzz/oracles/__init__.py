@@ -7,7 +7,7 @@ from structout.fuzz.law import Law
 from structout.fuzz.oracles.batch import batch_is_single
 from structout.fuzz.oracles.compiling import (
     compiles_the_same_again,
-    similar_specs_are_kept_apart,
+    instances_agree,
     threads_do_not_interfere,
 )
 from structout.fuzz.oracles.language import (
@@ -54,7 +54,7 @@ ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
     Law.FORCED_TOKENS: (forced_tokens_are_forced,),
     Law.LIVENESS: (something_can_follow,),
     Law.DETERMINISM: (compiles_the_same_again,),
-    Law.CACHE: (similar_specs_are_kept_apart,),
+    Law.CACHE: (instances_agree,),
     Law.CONCURRENCY: (threads_do_not_interfere,),
     Law.LEAK: (nothing_is_left_behind,),
 }

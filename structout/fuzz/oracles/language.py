@@ -11,20 +11,24 @@ from structout.spec import JsonObject, JsonSchema
 
 UNSPECIFIED = frozenset({"number form"})
 """Notes of members that no serialization policy speaks of: whether 1 may be written 1e0."""
+_LONG = 1000
+"""Bytes of a member."""
 WALKS = 3
 """Random walks to an end, for each case."""
 
 
 def members_are_accepted(trial: Trial) -> None:
-    """Every member, byte by byte and in longest tokens, through rows that allow each token, to a stop token.
+    """Every member, byte by byte and in longest tokens, through rows that allow each token, to a stop token; a long one
+    in longest tokens only.
 
     That a value's plain text is refused is a wrong rejection; that another form is, which the serialization policy
     allows, is a breach of that policy.
     """
-    for member in () if trial.narrows else trial.case.members:
+    for member in trial.case.members:
         data = member.text.encode()
-        for tokens in (as_bytes(trial.vocabulary, data), greedy(trial.vocabulary, data)):
-            if tokens is not None and member.note not in UNSPECIFIED:
+        ways = (greedy,) if len(data) > _LONG else (as_bytes, greedy)
+        for tokens in (way(trial.vocabulary, data) for way in ways):
+            if tokens is not None and member.note not in UNSPECIFIED and not trial.may_refuse(member):
                 _write(trial, member, tokens)
 
 
@@ -59,7 +63,7 @@ def strangers_are_refused(trial: Trial) -> None:
     for stranger in trial.case.strangers:
         data = stranger.text.encode()
         tokens = as_bytes(trial.vocabulary, data)
-        if tokens is None or _is_excused(trial, stranger):
+        if tokens is None or _is_excused(trial, data, stranger.note):
             continue
         probe = trial.probed.start()
         if probe.feed(tokens) == len(tokens) and probe.is_accepting:
@@ -67,12 +71,12 @@ def strangers_are_refused(trial: Trial) -> None:
             broken(Law.OVER_ACCEPTANCE, message, stranger=stranger.text, violates=stranger.note)
 
 
-def _is_excused(trial: Trial, stranger: Text) -> bool:
+def _is_excused(trial: Trial, data: bytes, violates: str = "") -> bool:
+    """Whether a text that is not of the language gets through because of what the grammar does not enforce."""
     if not trial.unenforced:
         return False
-    data = stranger.text.encode()
     path = trial.judge.violated(data) if trial.judge else ()
-    if not trial.unenforced.isdisjoint((stranger.note, *path)):
+    if not trial.unenforced.isdisjoint((violates, *path)):
         return True
     return trial.loosened is not None and trial.loosened.decide(data) is not False
 
@@ -83,8 +87,6 @@ def _fault(stranger: Text) -> str:
 
 def walks_end_in_the_language(trial: Trial) -> None:
     """Random walks through the masks to a stop token: every text that one ends with is judged."""
-    if trial.unenforced:
-        return
     for _ in range(WALKS):
         probe = trial.probed.start()
         trial.walk(probe, trial.draw.choice((0, 1, 2, 4, 8, 16, 32)))
@@ -98,7 +100,7 @@ def _judge(trial: Trial, probe: Probe) -> None:
     judge, spec = trial.judge, trial.case.spec
     if judge is None:
         return
-    if judge.decide(probe.text) is False:
+    if judge.decide(probe.text) is False and not _is_excused(trial, probe.text):
         message = "a walk through its masks ends with a text that is not of the language"
         violates = "".join(judge.violated(probe.text)[-1:])
         broken(Law.OVER_ACCEPTANCE, message, violates=violates, **probe.where())
