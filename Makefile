@@ -36,7 +36,7 @@ demo: $(STAMP)
 	$(BIN)/structout demo
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -122,9 +122,10 @@ class SupportsForcedTokens(Protocol):
 _text = attrs.validators.instance_of(str)
 
 
-FORMS: Final = ("whitespace", "key_order", "escapes", "numbers", "nesting")
-"""What may be narrowed for a whole schema beside its keywords: how a value may be written. ``nesting``: how deep arrays
-and objects are where the schema leaves them open."""
+FORMS: Final = ("whitespace", "key_order", "escapes", "characters", "numbers", "nesting")
+"""What may be narrowed for a whole schema beside its keywords: how a value may be written. ``characters``: which of the
+control characters a string may hold as they are; ``nesting``: how deep arrays and objects are where the schema leaves
+them open."""
 
 
 @attrs.frozen

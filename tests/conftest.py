@@ -17,6 +17,14 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
+LONGEST = ("tests/test_validity.py", "tests/laws/", "tests/embedded/test_pretrained.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest come first, so that no worker is left alone with one of them."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose marker names something that is not here, with the reason."""
     for marker, missing in MISSING.items():

@@ -7,6 +7,7 @@ each n times. Of recursion it writes three levels, and then drops members that a
 from typing import Any, Final
 
 from structout.errors import ErrorKind, GrammarError
+from structout.schema.pointer import join
 from structout_outlines.rules import dispatch, ref_tokens
 
 MAX_LENGTH: Final = 400_000
@@ -39,7 +40,7 @@ class _Extent:
         length = self._length(self._root, MAX_DEPTH)
         if self._cycle is not None:
             message = "A recursive schema has no regular expression."
-            return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, pointer=self._cycle, keyword="$ref")
+            return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, pointer=self._cycle)
         if self._unresolved is not None:
             message = f"outlines cannot follow the reference {self._unresolved!r}."
             hint = "refer by a plain path from the root, through objects only, or use another backend"
@@ -98,7 +99,7 @@ class _Extent:
             self._unresolved = str(reference)
             return 0
         if id(target) in self._open:
-            self._cycle = self._cycle or str(reference).removeprefix("#")
+            self._cycle = join("", *tokens or ())
             return 0
         return self._length(target, depth)
 

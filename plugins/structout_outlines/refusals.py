@@ -37,7 +37,8 @@ def pattern_of(spec: Regex | Choice) -> Result[Pattern, GrammarError]:
     if isinstance(spec, Choice) and not spec.options:
         return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="There are no options to choose from."))
     if "\0" in text:
-        return Err(_unsupported("U+0000 cannot be written: outlines uses it to mark the end."))
+        message = "U+0000 cannot be written: outlines uses it to mark the end."
+        return Err(_unsupported(message, hint="leave it out, or name another backend"))
     if any("\ud800" <= char <= "\udfff" for char in text):
         return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="The text has a lone surrogate."))
     if len(text) > _OPTIONS_SIZE:
@@ -50,8 +51,8 @@ def _escaped(option: str) -> str:
     return "".join("\\" + char if char in _SPECIAL else char for char in option)
 
 
-def _unsupported(message: str, *, keyword: str | None = None) -> GrammarError:
-    return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword=keyword)
+def _unsupported(message: str, *, keyword: str | None = None, hint: str | None = None) -> GrammarError:
+    return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword=keyword, hint=hint)
 
 
 def _schema_refusal(spec: JsonSchema) -> GrammarError | None:
@@ -85,6 +86,7 @@ def narrowed(spec: JsonSchema) -> Result[tuple[Finding, ...], GrammarError]:
 
 
 _EVERYWHERE: Final = {
+    "characters": "leaves out U+007F to U+009F",
     "escapes": "leaves out \\u, and with it control characters that have no short escape",
     "numbers": "leaves out exponents without a sign, integers written as fractions, and other forms of constants",
     "nesting": "is two levels at most in what the schema leaves open",

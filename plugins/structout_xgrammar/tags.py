@@ -61,7 +61,7 @@ class _Rewriter:
             case dict():
                 return self._format(value, pointer)
             case str() if "\0" in value:  # where xgrammar would end the text
-                raise self._refused(pointer, "value", "has a NUL character", ErrorKind.INVALID_SPEC)
+                raise self._refused(pointer, "value", "has a NUL character", ErrorKind.UNSUPPORTED)
             case _:
                 return value
 

@@ -85,7 +85,9 @@ def _translate_choice(options: tuple[str, ...]) -> Result[Translation, GrammarEr
 def _readable(text: str, translation: Translation) -> Result[Translation, GrammarError]:
     """The translation of a text that xgrammar can read: it stops at a NUL and says nothing, and reads UTF-8."""
     if (offset := text.find("\0")) >= 0:
-        return Err(_invalid("There is a NUL character in it.", offset=offset))
+        hint = "leave it out, or name another backend"
+        message = "xgrammar cannot read the NUL character in it."
+        return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, offset=offset, hint=hint, backend=BACKEND))
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -12,7 +12,12 @@ import attrs
 from structout.fuzz.case import Case
 from structout.fuzz.law import Broken, Law, Violation
 from structout.fuzz.oracles import oracles_for
-from structout.fuzz.oracles.saying import check_refusal, findings_are_of_the_spec, size_is_a_number
+from structout.fuzz.oracles.saying import (
+    check_refusal,
+    findings_are_of_the_spec,
+    malformed_specs_are_refused,
+    size_is_a_number,
+)
 from structout.fuzz.trial import Trial, trial_of
 from structout.grammar import BoundBackend
 from structout.result import Err, Ok
@@ -59,6 +64,7 @@ class Report:
         return cls(**(dict(data) | lists | {"violations": violations}))
 
 
+_ALWAYS: Final = (findings_are_of_the_spec, size_is_a_number, malformed_specs_are_refused)
 _NO_GRAMMAR: Final = frozenset({Law.CRASH, Law.HANG, Law.MEMORY})
 
 
@@ -94,7 +100,7 @@ def _report(trial: Trial, laws: Collection[Law], compile_s: float) -> Report:
 
 def _violations(trial: Trial, laws: Collection[Law]) -> list[Violation]:
     found: dict[Law, Violation] = {}
-    for oracle in (findings_are_of_the_spec, size_is_a_number, *oracles_for(laws)):
+    for oracle in (*_ALWAYS, *oracles_for(laws)):
         # Each draws from the beginning, so that what it finds does not depend on which others ran before it.
         trial.draw.seed(trial.case.seed)
         try:

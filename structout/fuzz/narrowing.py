@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -15,6 +16,7 @@ _FORM: Final[Mapping[str, Callable[[Text], bool]]] = {
     "whitespace": lambda text: text.note in ("white space", "compact"),
     "key_order": lambda text: text.note == "reordered",
     "escapes": lambda text: "\\" in text.text,
+    "characters": lambda text: any(unicodedata.category(char) == "Cc" for char in text.text),
     "numbers": lambda text: re.search(r"[0-9][.eE]", strip_strings(text.text)) is not None,
     "nesting": lambda text: re.search(r"[\[{][^]}]*[\[{][^]}]*[\[{]", strip_strings(text.text)) is not None,
 }

@@ -3,7 +3,7 @@
 import itertools
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -33,6 +33,7 @@ from structout.spec import (
     StructuralTag,
     Whitespace,
 )
+from structout.testing.interactions import Example, interactions
 
 CASES: Final = 50
 """Generated cases of each kind of spec."""
@@ -103,8 +104,9 @@ A backend that registers the kind compiles it."""
 
 
 def language_cases(kind: str) -> Iterator[Case]:
-    """More cases, in which the language alone is looked at: of JSON Schema, keywords together, under all serialization
-    policies, objects closed every other time."""
+    """More cases, in which the language alone is looked at: where its parts meet; and of JSON Schema, under all
+    serialization policies, keywords together, objects closed every other time."""
+    yield from (_listed(*example) for example in interactions(kind))
     if kind == "json_schema":
         for number, serialization in enumerate(_SERIALIZATIONS):
             yield schema_case(JsonSchema(_CLOSED, serialization=serialization), number).unwrap()
@@ -121,13 +123,14 @@ def language_cases(kind: str) -> Iterator[Case]:
 
 def big_cases(kind: str) -> Iterator[Case]:
     """Specs of one kind that strain time and memory, with members and strangers; a backend may refuse them."""
-    for number, (spec, members, strangers) in enumerate(_big(kind)):
-        yield attrs.evolve(
-            _plain(spec, *members), strangers=tuple(Text(stranger, "syntax") for stranger in strangers), seed=number
-        )
+    yield from (_listed(*example) for example in _big(kind))
 
 
-def _big(kind: str) -> Iterator[tuple[GrammarSpec, list[str], list[str]]]:
+def _listed(spec: GrammarSpec, members: Sequence[str], strangers: Sequence[str]) -> Case:
+    return attrs.evolve(_plain(spec, *members), strangers=tuple(Text(stranger, "syntax") for stranger in strangers))
+
+
+def _big(kind: str) -> Iterator[Example]:
     match kind:
         case "json_schema":
             options = [f"option {number}" for number in range(1000)]
@@ -152,7 +155,7 @@ def _big(kind: str) -> Iterator[tuple[GrammarSpec, list[str], list[str]]]:
             yield Choice(options), ["option 1999", "option 1000"], ["option 2000"]
 
 
-def _many_properties() -> tuple[GrammarSpec, list[str], list[str]]:
+def _many_properties() -> Example:
     names = [f"p{number}" for number in range(60)]
     properties: dict[str, object] = {name: {"type": "boolean"} for name in names}
     schema = {"type": "object", "properties": properties, "required": names, "additionalProperties": False}

@@ -42,6 +42,8 @@ def test_a_place_excuses_values_that_its_schema_applies_to(pointer: str, text: s
         ("key_order", Text('{"a": 1}', "plain"), False),
         ("escapes", Text('"\\u0000"', "plain"), True),
         ("escapes", Text('"a"', "plain"), False),
+        ("characters", Text('"\x7f"', "plain"), True),
+        ("characters", Text('"\\u007f\u00e9"', "plain"), False),
         ("numbers", Text("[1e5]", "plain"), True),
         ("numbers", Text("[1.0]", "plain"), True),
         ("numbers", Text('["1.0"]', "plain"), False),

@@ -7,9 +7,9 @@ from structout.fuzz.law import Law
 from structout.fuzz.oracles.batch import batch_is_single
 from structout.fuzz.oracles.compiling import (
     compiles_the_same_again,
-    instances_agree,
     threads_do_not_interfere,
 )
+from structout.fuzz.oracles.instances import instances_agree, what_is_held_stays
 from structout.fuzz.oracles.language import (
     members_are_accepted,
     strangers_are_refused,
@@ -32,6 +32,7 @@ from structout.fuzz.oracles.state import (
     rollback_undoes,
     sequences_are_independent,
     stop_tokens_end,
+    windows_are_kept,
 )
 from structout.fuzz.trial import Trial
 
@@ -41,7 +42,7 @@ ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
     Law.WRONG_REJECTION: (members_are_accepted,),
     Law.OVER_ACCEPTANCE: (strangers_are_refused, walks_end_in_the_language),
     Law.FILL_IS_PURE: (fill_is_pure,),
-    Law.ROLLBACK: (rollback_undoes, rollback_between_accepts),
+    Law.ROLLBACK: (rollback_undoes, rollback_between_accepts, windows_are_kept),
     Law.MASK_IS_ACCEPT: (mask_is_accept,),
     Law.TOKENIZATION: (tokens_do_not_matter,),
     Law.FORK: (forks_are_independent,),
@@ -56,7 +57,7 @@ ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
     Law.DETERMINISM: (compiles_the_same_again,),
     Law.CACHE: (instances_agree,),
     Law.CONCURRENCY: (threads_do_not_interfere,),
-    Law.LEAK: (nothing_is_left_behind,),
+    Law.LEAK: (nothing_is_left_behind, what_is_held_stays),
 }
 """What looks for breaches of each law. An oracle may come upon a breach of another law, and then names that one."""
 

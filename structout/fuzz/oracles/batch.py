@@ -1,18 +1,24 @@
 """One call for many rows, against one call for each."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
 from structout.backend import Status, SupportsBatchFill
 from structout.fuzz.case import Case
 from structout.fuzz.law import Law, broken
-from structout.fuzz.oracles.compiling import siblings
 from structout.fuzz.oracles.state import ended
 from structout.fuzz.probe import Probe, call, unpack
+from structout.fuzz.siblings import siblings
 from structout.fuzz.trial import Trial, trial_of
 from structout.result import Ok
 from structout.vocabulary import TokenKind
+
+_LONG: Final = 70
+"""Rows of a long batch."""
+_LONG_TURNS: Final = 8
+"""In one of so many cases there is one."""
 
 
 def batch_is_single(trial: Trial) -> None:
@@ -27,6 +33,8 @@ def batch_is_single(trial: Trial) -> None:
     trial.draw.shuffle(probes)
     for count in (0, 1, len(probes)):
         _compare(trial, backend, probes[:count])
+    if trial.draw.randrange(_LONG_TURNS) == 0:
+        _compare(trial, backend, list(trial.states(_LONG, tokens=3)))
 
 
 def _of_others(trial: Trial) -> Iterator[Probe]:

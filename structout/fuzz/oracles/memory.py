@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from structout.fuzz.law import Law, broken
+from structout.fuzz.oracles.state import ended
 from structout.fuzz.trial import Trial
 from structout.result import Err, Ok
 from structout.spec import Choice, GrammarSpec, JsonSchema, Regex
@@ -34,6 +35,7 @@ def nothing_is_left_behind(trial: Trial) -> None:
     probe = trial.probed.start()
     refused = (~trial.walk(probe, 6)).nonzero()[0].tolist()[:1]
 
+    end = ended(trial)
     bitmask = np.zeros((1, trial.vocabulary.bitmask_width), np.int32)
 
     def match_once() -> object:
@@ -44,9 +46,12 @@ def nothing_is_left_behind(trial: Trial) -> None:
         if again.can_fork:
             again.fork()
         if again.can_roll_back:
-            again.rollback(min(1, len(again.tokens)))
+            again.rollback(min(2, len(again.tokens)))
         if trial.bound.batch_filler is not None:
             trial.bound.batch_filler.fill_batch([again.matcher], bitmask, [0])
+        if end is not None:
+            again = trial.probed.start()
+            again.feed(end.tokens)
         return again.matcher
 
     def compile_once() -> object:

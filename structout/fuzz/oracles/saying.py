@@ -1,5 +1,6 @@
 """What a backend says of a spec: of what it refuses, what it does not enforce, what it leaves out, how big it is."""
 
+import functools
 import re
 from typing import Final
 
@@ -9,11 +10,12 @@ from structout.fuzz.case import Case
 from structout.fuzz.law import Law, broken
 from structout.fuzz.probe import call
 from structout.fuzz.trial import Trial
-from structout.result import Ok
+from structout.grammar import BoundBackend
+from structout.result import Err, Ok
 from structout.schema import reachable
 from structout.schema.loading import load_registry, load_schema
 from structout.schema.pointer import resolve
-from structout.spec import JsonSchema
+from structout.spec import Ebnf, GrammarSpec, JsonSchema, Lark, Regex, StructuralTag, spec_to_json
 
 _INTERNALS: Final = re.compile(
     r"Traceback|0x[0-9a-fA-F]{6,}|(?:^|[\s('\"])/(?:home|usr|root|tmp|build|project|opt)/|\.(?:py|rs|cc|cpp|hpp|h):\d+"
@@ -81,3 +83,33 @@ def size_is_a_number(trial: Trial) -> None:
     size = call("size_bytes", lambda: getattr(compiled, "size_bytes", None))
     if type(size) is not int or size < 0:
         broken(Law.RESULT_DISCIPLINE, f"size_bytes is no number of bytes but {size!r:.40}")
+
+
+_MALFORMED: Final[tuple[GrammarSpec, ...]] = (
+    Regex("a("),
+    Regex("[z-a]"),
+    Regex("*"),
+    Ebnf('root ::= ("a"'),
+    Ebnf("root ::= missing"),
+    Lark('start: ("a"'),
+    StructuralTag('{"type": "structural_tag", "format": {"type": "tag"}}'),
+)
+"""What is no spec of its kind."""
+
+
+def malformed_specs_are_refused(trial: Trial) -> None:
+    """What is no regular expression, grammar or tag is refused, as invalid or as not supported."""
+    _look_at_malformed(trial.bound)
+
+
+@functools.lru_cache(maxsize=16)
+def _look_at_malformed(bound: BoundBackend) -> None:
+    for spec in _MALFORMED:
+        if spec.kind not in bound.info.spec_kinds:
+            continue
+        match bound.compile(spec):
+            case Ok():
+                broken(Law.RESULT_DISCIPLINE, "it takes what is no spec of its kind", spec=spec_to_json(spec))
+            case Err(error) if error.kind not in (ErrorKind.INVALID_SPEC, ErrorKind.UNSUPPORTED):
+                what = f"it answers what is no spec of its kind with {error.kind.value}"
+                broken(Law.RESULT_DISCIPLINE, what, spec=spec_to_json(spec), error=error.to_json(with_detail=True))

@@ -68,6 +68,21 @@ def rollback_between_accepts(trial: Trial) -> None:
         same_state(Law.ROLLBACK, "after walking and undoing by turns", probe, probe.replayed())
 
 
+_WINDOWS = (1, 2, 7, 256, 1000)
+"""How many tokens sequences may have to undo."""
+
+
+def windows_are_kept(trial: Trial) -> None:
+    """Whatever a sequence may have to undo, few tokens or hundreds, it can undo that many at once."""
+    for window in _WINDOWS:
+        probe = trial.probed.start(max_rollback=window)
+        if not probe.can_roll_back:
+            return
+        trial.walk(probe, 12)
+        probe.rollback(min(window, len(probe.tokens)))
+        same_state(Law.ROLLBACK, f"with a window of {window} tokens, after undoing", probe, probe.replayed())
+
+
 def forks_are_independent(trial: Trial) -> None:
     """A fork continues alike, and what one does the other does not see."""
     for probe in (*trial.states(STATES), ended(trial)):
@@ -88,6 +103,8 @@ def forks_are_independent(trial: Trial) -> None:
         same_state(Law.FORK, "a fork that went on", fork, fork.replayed())
         trial.walk(probe, 5)
         same_state(Law.FORK, "a fork whose origin went on", fork, fork.replayed())
+        _undone_in_part(trial, probe)
+        _undone_in_part(trial, fork)
         _undone_behind_its_beginning(trial, fork)
 
 
@@ -97,6 +114,13 @@ def _forked_again(trial: Trial, fork: Probe) -> None:
     trial.walk(second, 3)
     same_state(Law.FORK, "a fork whose fork went on", fork, fork.replayed())
     same_state(Law.FORK, "a fork's fork that went on", second, second.replayed())
+
+
+def _undone_in_part(trial: Trial, probe: Probe) -> None:
+    """Where two have gone on, each undoes its own tokens."""
+    if probe.can_roll_back:
+        probe.rollback(trial.draw.randint(0, min(len(probe.tokens), 4)))
+        same_state(Law.FORK, "one of two that went on, after undoing some tokens", probe, probe.replayed())
 
 
 def _undone_behind_its_beginning(trial: Trial, fork: Probe) -> None:
