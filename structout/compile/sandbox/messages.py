@@ -1,0 +1,108 @@
+"""What the engine process and its workers say to each other, and the checks on what workers say.
+
+A worker is trusted with nothing: what it answers is JSON, and is checked field by field before it is used.
+"""
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import attrs
+
+from structout.errors import GrammarError
+from structout.result import Err, Ok, Result
+
+
+def _is_count(_tried: object, field: "attrs.Attribute[int]", value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(f"{field.name} is not a count")
+
+
+def _is_seconds(_tried: object, field: "attrs.Attribute[float]", value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise TypeError(f"{field.name} is not a number of seconds")
+
+
+@attrs.frozen
+class Tried:
+    """A grammar that came through.
+
+    Times are of the clock, but at most 10 ms more than of the processor: a process of low priority may have to wait.
+
+    Attributes:
+        backend: id of the backend that compiled it.
+        compile_s: seconds to compile it.
+        slowest_fill_s: seconds of the slowest of the fills that were tried.
+        fills: how many that were.
+        grown_bytes: by how much the process had grown when all this was done; 0 where that cannot be told.
+    """
+
+    backend: str = attrs.field(validator=attrs.validators.instance_of(str))
+    compile_s: float = attrs.field(validator=_is_seconds)
+    slowest_fill_s: float = attrs.field(validator=_is_seconds)
+    fills: int = attrs.field(validator=_is_count)
+    grown_bytes: int = attrs.field(validator=_is_count)
+
+
+@attrs.frozen
+class Trying:
+    """The worker turns to a backend; its answer is still to come."""
+
+    backend: str
+
+
+@attrs.frozen
+class Answer:
+    """What came of a job.
+
+    Attributes:
+        result: what to tell whoever asked.
+        is_last: whether the worker must not be used any more.
+    """
+
+    result: Result[Tried, GrammarError]
+    is_last: bool = attrs.field(validator=attrs.validators.instance_of(bool))
+
+    def to_json(self) -> dict[str, Any]:
+        match self.result:
+            case Ok(tried):
+                return {"tried": attrs.asdict(tried), "is_last": self.is_last}
+            case Err(error):
+                return {"error": error.to_json(with_detail=True), "is_last": self.is_last}
+
+
+def read_answer(line: bytes, job: int, backends: Collection[str]) -> Answer | Trying | None:
+    """What a worker says of a job; None if it is no answer to it.
+
+    Args:
+        line: what it wrote.
+        job: the number of the job, which every answer repeats.
+        backends: ids of the backends that there are.
+    """
+    try:
+        data = json.loads(line)
+        if type(data["job"]) is not int or data["job"] != job:
+            return None
+        if "trying" in data:
+            return Trying(data["trying"]) if data["trying"] in backends else None
+        return Answer(_read_result(data, backends), data["is_last"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _read_result(data: Mapping[str, Any], backends: Collection[str]) -> Result[Tried, GrammarError]:
+    if "error" in data:
+        return Err(read_error(data["error"]))
+    tried = Tried(**data["tried"])
+    if tried.backend not in backends:
+        raise ValueError("there is no such backend")
+    return Ok(tried)
+
+
+def read_error(data: Mapping[str, Any]) -> GrammarError:
+    """An error that another process made. Raises what `GrammarError.from_json` raises, also for wrong candidates."""
+    error = GrammarError.from_json(data)
+    if not all(isinstance(candidate, str) for candidate in error.candidates):
+        raise TypeError("candidates are ids of backends")
+    return error

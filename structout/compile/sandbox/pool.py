@@ -1,0 +1,221 @@
+"""The sandbox: specs are tried in warm processes that can be killed; a hostile one costs one request one error."""
+
+import itertools
+import json
+import logging
+import math
+import tempfile
+import time
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import attrs
+
+from structout.compile.sandbox.crew import Crew
+from structout.compile.sandbox.installed import versions
+from structout.compile.sandbox.limits import Limits
+from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer, read_error
+from structout.compile.sandbox.verdicts import verdict, was_killed_from_outside
+from structout.compile.sandbox.vocabulary import pack
+from structout.discovery import Registry
+from structout.errors import ErrorKind, Fault, GrammarError, describe_exception, reraise_users_interrupt
+from structout.processes import Cause, Ended, LineProcess, Stop
+from structout.result import Err, Ok, Result
+from structout.spec import GrammarSpec, spec_to_json
+from structout.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+START_S: Final = 120.0
+"""What loading the backends may take."""
+ATTEMPTS: Final = 3
+"""How often a job is begun if somebody else kills its worker, before the spec is blamed for it."""
+
+
+@attrs.frozen
+class Walks:
+    """How a grammar is tried once it is compiled: see `structout.compile.sandbox.walking.Walker.walk`."""
+
+    max_steps: int = attrs.field(default=64, validator=attrs.validators.ge(0))
+    fill_budget_s: float = attrs.field(default=0.1, validator=attrs.validators.gt(0))
+    seed: int = 0
+
+
+DEFAULT_LIMITS: Final = Limits()
+DEFAULT_WALKS: Final = Walks()
+
+
+class Sandbox:
+    """Tries specs in processes of their own. Safe to use from any thread.
+
+    A worker that crashes, hangs, exceeds its limits or answers rubbish is replaced at once; the next job finds another.
+
+    Args:
+        registry: what the engine process has. A backend of which the workers find another version, or that they do not
+            find, is unavailable in them.
+        vocabulary: what to compile for.
+        workers: how many jobs run at the same time.
+        warm: ids of the backends that a worker loads before its first job. Loading another one is part of the first
+            job that needs it.
+        plugins: plugins that are not installed but passed in process, each as ``module:attribute``.
+        disable: as given to `structout.discovery.discover`.
+        limits: what each job may use.
+        walks: how a grammar is tried once it is compiled.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        vocabulary: Vocabulary,
+        *,
+        workers: int = 2,
+        warm: Sequence[str] = (),
+        plugins: Sequence[str] = (),
+        disable: Collection[str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        walks: Walks = DEFAULT_WALKS,
+    ) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._walks = walks
+        self._numbers = itertools.count()
+        self._vocabulary = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        self._vocabulary.write(pack(vocabulary))
+        self._vocabulary.flush()
+        self._opening = _line(
+            vocabulary=self._vocabulary.fileno(),
+            fingerprint=vocabulary.fingerprint,
+            backends=versions(registry),
+            warm=list(warm),
+            plugins=list(plugins),
+            disable=None if disable is None else list(disable),
+            limits=attrs.asdict(limits),
+        )
+        self._crew = Crew(self._start, workers)
+
+    @property
+    def lost(self) -> int:
+        """How many workers have ended so far, whatever ended them."""
+        return self._crew.lost
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for a worker."""
+        return self._crew.waiting
+
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the workers that are ready or at work."""
+        return self._crew.pids()
+
+    def wait_until_full(self, timeout_s: float = START_S) -> bool:
+        """Blocks until all workers are ready or at work, at most ``timeout_s`` seconds; whether they are."""
+        return self._crew.wait_until_full(timeout_s)
+
+    def run(
+        self, spec: GrammarSpec, *, backend: str | None = None, stop: Stop, wall_s: float = math.inf
+    ) -> Result[Tried, GrammarError]:
+        """Compiles and tries a spec in a worker; waits for one that is free, in order of arrival. Never raises.
+
+        Args:
+            spec: what to try.
+            backend: the backend that has to take it; None to try all that might.
+            stop: ends this call with CANCELLED when it is set, and the worker if one is at work.
+            wall_s: seconds that a worker may take, if that is less than the limit.
+
+        Returns:
+            What was measured, or: what the backends say; TIMED_OUT, the service's fault for time of the clock and the
+            caller's for time of the processor; TOO_COMPLEX over the limit of memory; BACKEND_FAILURE for a crash;
+            UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
+        """
+        try:
+            return self._run(spec, backend, stop, min(wall_s, self._limits.wall_s))
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+            logger.exception("trying a grammar failed in the sandbox itself")
+            message = "the sandbox failed; the operator's log says how"
+            return Err(GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc)))
+
+    def close(self) -> None:
+        """Kills the workers and waits for their end; what runs or waits ends as shut down."""
+        self._crew.close()
+        self._vocabulary.close()
+
+    def _run(self, spec: GrammarSpec, backend: str | None, stop: Stop, wall_s: float) -> Result[Tried, GrammarError]:
+        number = next(self._numbers)
+        job = _line(job=number, spec=spec_to_json(spec), backend=backend, **attrs.asdict(self._walks))
+        for attempt in itertools.count(1):
+            match self._crew.take(stop):
+                case Err(error):
+                    return Err(error)
+                case Ok(process):
+                    tried, outcome = self._ask(process, number, job, time.monotonic() + wall_s, stop)
+            if isinstance(outcome, Answer):
+                return outcome.result
+            if attempt == ATTEMPTS or not was_killed_from_outside(outcome):
+                return Err(self._blame(verdict(outcome, spec, self._limits, wall_s), outcome, tried))
+        raise AssertionError("counting does not end")
+
+    def _ask(
+        self, process: LineProcess, number: int, job: bytes, deadline: float, stop: Stop
+    ) -> tuple[str | None, Answer | Ended]:
+        """The backend that was tried last, and what came of the job."""
+        tried: str | None = None
+        line = process.ask(job, deadline=deadline, stop=stop)
+        while isinstance(line, bytes):
+            match read_answer(line, number, self._registry.backends):
+                case Trying(backend):
+                    tried = backend
+                    line = process.ask(b"", deadline=deadline, stop=stop)
+                case Answer() as answer:
+                    self._dismiss(process, answer)
+                    return tried, answer
+                case None:
+                    line = process.reject()
+        return tried, line
+
+    def _dismiss(self, process: LineProcess, answer: Answer) -> None:
+        if answer.is_last:
+            process.kill()
+        else:
+            self._crew.give_back(process)
+
+    def _blame(self, error: GrammarError, ended: Ended, tried: str | None) -> GrammarError:
+        """The error, with the backend that was at work; and a line in the log."""
+        if tried is None or ended.cause is Cause.STOPPED:
+            return error
+        logger.warning("a sandbox worker was lost with %s: %s", tried, ended.describe())
+        return attrs.evolve(error, backend=tried, distribution=self._registry.backends[tried].distribution)
+
+    def _start(self, closing: Stop) -> Result[LineProcess, GrammarError]:
+        """A worker that is ready. Never raises."""
+        try:
+            process = LineProcess("structout.compile.sandbox.worker", pass_fds=[self._vocabulary.fileno()])
+            answer = process.ask(self._opening, deadline=time.monotonic() + START_S, stop=closing)
+            error = _start_error(answer)
+            if error is None:
+                return Ok(process)
+            process.close()
+        except Exception as exc:
+            # Out of processes, descriptors or memory: this thread has to try again later.
+            error = _cannot_start(describe_exception(exc))
+        return Err(error)
+
+
+def _line(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def _start_error(answer: bytes | Ended) -> GrammarError | None:
+    """Why a worker is not ready, by its answer; None if it is."""
+    if isinstance(answer, Ended):
+        return _cannot_start(answer.describe(), kind=ErrorKind.BACKEND_FAILURE)
+    try:
+        data = json.loads(answer)
+        return None if data == {"ready": True} else read_error(data["error"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return _cannot_start("it gave no valid answer", kind=ErrorKind.BACKEND_FAILURE)
+
+
+def _cannot_start(detail: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> GrammarError:
+    message = "the processes that try grammars cannot be started; the operator's log says why"
+    return GrammarError(kind=kind, fault=Fault.SERVICE, message=message, detail=detail)

@@ -1,0 +1,177 @@
+"""The process in which grammars are tried: ``python -m structout.compile.sandbox.worker``. It may crash, hang or be
+killed.
+
+The first line that it reads says what to load; it answers that it is ready, or why not. Every other line is a job: a
+spec to compile and to walk through. Before it turns to a backend it says so, and in the end what came of it.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from structout.compile.backends import BoundBackends
+from structout.compile.sandbox.installed import same_backends
+from structout.compile.sandbox.limits import (
+    Limits,
+    lift_memory_limit,
+    limit_cpu,
+    limit_memory,
+    resident_bytes,
+    says_out_of_memory,
+)
+from structout.compile.sandbox.messages import Answer, Tried
+from structout.compile.sandbox.verdicts import out_of_memory
+from structout.compile.sandbox.vocabulary import unpack
+from structout.compile.sandbox.walking import Stopwatch, Walker
+from structout.compile.trying import try_candidates
+from structout.discovery import RegisteredBackend, Registry
+from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
+from structout.grammar import BoundBackend
+from structout.processes.child import Lines, be_expendable
+from structout.result import Err, Ok, Result
+from structout.spec import GrammarSpec, spec_from_json
+from structout.vocabulary import Vocabulary
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> None:
+    lines = Lines()
+    be_expendable()
+    questions = iter(lines)
+    if (start := next(questions, None)) is None:
+        return
+    try:
+        bench = _open(start)
+    except Exception as exc:
+        lines.write({"error": _cannot_start(exc).to_json(with_detail=True)})
+        return
+    lines.write({"ready": True})
+    for job in questions:
+        say = functools.partial(_say, lines, job["job"])
+        say(bench.do(job, say).to_json())
+
+
+def _say(lines: Lines, job: int, said: Mapping[str, Any]) -> None:
+    lines.write({"job": job, **said})
+
+
+def _open(start: Mapping[str, Any]) -> "Bench":
+    """What the first line describes. Raises whatever goes wrong."""
+    file = start["vocabulary"]
+    vocabulary = unpack(os.pread(file, os.fstat(file).st_size, 0))
+    if vocabulary.fingerprint != start["fingerprint"]:
+        raise ValueError("the vocabulary has another fingerprint")
+    registry = same_backends(start["backends"], start["plugins"], start["disable"])
+    bench = Bench(registry, vocabulary, Limits(**start["limits"]))
+    for backend in start["warm"]:
+        registry.find(backend).and_then(bench.bind)
+    return bench
+
+
+def _cannot_start(exc: Exception) -> GrammarError:
+    message = "the process that tries grammars cannot be started"
+    detail = describe_exception(exc)
+    return GrammarError(kind=ErrorKind.UNAVAILABLE, fault=Fault.SERVICE, message=message, detail=detail)
+
+
+class Bench:
+    """Does jobs, one after the other.
+
+    Args:
+        registry: the backends that may be tried.
+        vocabulary: what to compile for.
+        limits: what each job may use.
+    """
+
+    def __init__(self, registry: Registry, vocabulary: Vocabulary, limits: Limits) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._backends = BoundBackends(vocabulary)
+        self._bound: set[str] = set()
+        self._walker = Walker(vocabulary)
+        self._resident = resident_bytes()
+        self._is_worn = False
+
+    def do(self, job: Mapping[str, Any], say: Say) -> Answer:
+        """What comes of a job. Raises nothing.
+
+        Args:
+            job: ``spec``, ``backend``, ``max_steps``, ``fill_budget_s``, ``seed``.
+            say: passes on what is to be known before.
+        """
+        limit_cpu(self._limits.cpu_s)
+        limit_memory(self._limits.memory_bytes)
+        spec = spec_from_json(job["spec"])
+        try:
+            _, result = try_candidates(
+                spec, self._registry, job["backend"], lambda candidate: self._attempt(candidate, spec, job, say)
+            )
+        except BaseException as exc:
+            result = Err(self._explained(_cannot_try(spec, exc), spec))
+        grown = resident_bytes() - self._resident
+        return Answer(result, is_last=self._is_worn or grown > self._limits.memory_bytes // 2)
+
+    def _attempt(
+        self, candidate: RegisteredBackend, spec: GrammarSpec, job: Mapping[str, Any], say: Say
+    ) -> Result[Tried, GrammarError]:
+        say({"trying": candidate.info.id})
+        match self.bind(candidate).and_then(lambda bound: self._compile_and_walk(bound, spec, job)):
+            case Err(error):
+                return Err(self._explained(error, spec))
+            case tried:
+                return tried
+
+    def _compile_and_walk(
+        self, bound: BoundBackend, spec: GrammarSpec, job: Mapping[str, Any]
+    ) -> Result[Tried, GrammarError]:
+        before = resident_bytes()
+        with Stopwatch() as compiling:
+            compiled = bound.compile(spec)
+        walk = {name: job[name] for name in ("max_steps", "fill_budget_s", "seed")}
+        return compiled.and_then(lambda grammar: self._walker.walk(grammar, **walk)).map(
+            lambda walked: Tried(
+                backend=bound.id,
+                compile_s=compiling.seconds,
+                slowest_fill_s=walked.slowest_fill_s,
+                fills=walked.fills,
+                grown_bytes=max(0, resident_bytes() - before),
+            )
+        )
+
+    def _explained(self, error: GrammarError, spec: GrammarSpec) -> GrammarError:
+        """The error, or the limit that is behind it. Who has met that limit takes no more jobs."""
+        if error.kind is not ErrorKind.BACKEND_FAILURE or not says_out_of_memory(error.detail):
+            return error
+        self._is_worn = True
+        return attrs.evolve(
+            out_of_memory(spec, self._limits),
+            backend=error.backend,
+            distribution=error.distribution,
+            detail=error.detail,
+        )
+
+    def bind(self, registered: RegisteredBackend) -> Result[BoundBackend, GrammarError]:
+        """The backend; the memory that loading it takes counts for no job."""
+        if registered.info.id in self._bound:
+            return self._backends.bind(registered)
+        lift_memory_limit()
+        before = resident_bytes()
+        bound = self._backends.bind(registered)
+        self._resident += resident_bytes() - before
+        limit_memory(self._limits.memory_bytes)
+        if isinstance(bound, Ok):
+            self._bound.add(registered.info.id)
+        return bound
+
+
+def _cannot_try(spec: GrammarSpec, exc: BaseException) -> GrammarError:
+    message = f"this {spec.kind} could not be tried"
+    return GrammarError(kind=ErrorKind.BACKEND_FAILURE, message=message, detail=describe_exception(exc))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""A child process that is asked in lines and answers in lines, and that can be killed whatever it does.
+
+`LineProcess.ask` always returns: with a line, or with `Ended`, which says what became of the process.
+"""
+
+import contextlib
+import enum
+import os
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from structout.processes.stop import Stop
+
+LONGEST_LINE: Final = 1 << 20
+"""Bytes of the longest answer."""
+_TAIL_BYTES: Final = 2000
+_CHUNK: Final = 1 << 16
+
+
+class Cause(enum.Enum):
+    """EXITED: by itself, by a signal, or killed by somebody else. DEADLINE, STOPPED: killed by `LineProcess.ask`.
+    GARBAGE: killed because its answer was none, or had no end within `LONGEST_LINE`."""
+
+    EXITED = "exited"
+    DEADLINE = "deadline"
+    STOPPED = "stopped"
+    GARBAGE = "garbage"
+
+
+@attrs.frozen
+class Ended:
+    """Why there is no answer; the process is gone.
+
+    Attributes:
+        cause: see `Cause`.
+        status: what `subprocess.Popen.returncode` says: minus the signal's number if a signal ended it.
+        stderr: the end of what it wrote to standard error since it was asked.
+    """
+
+    cause: Cause
+    status: int
+    stderr: str = attrs.field(repr=False)
+
+    @property
+    def signal(self) -> str | None:
+        """Name of the signal that ended the process, if one did."""
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-self.status).name
+        return None
+
+    def describe(self) -> str:
+        """How it ended and what it said, for an operator's log."""
+        how = self.signal or f"exit status {self.status}"
+        said = f"; stderr: {self.stderr}" if self.stderr else ""
+        return f"the process ended with {how}{said}"
+
+
+class LineProcess:
+    """``python -m module`` in a session of its own, with this process's ``sys.path``.
+
+    Safe to use from any thread; questions are put one after the other. The child dies when the thread that started it
+    ends, if it uses `structout.processes.child`: keep that thread.
+
+    Args:
+        module: what to run.
+        pass_fds: file descriptors that the child gets under the same numbers.
+
+    Raises:
+        OSError: the system starts no more processes.
+    """
+
+    def __init__(self, module: str, *, pass_fds: Sequence[int] = ()) -> None:
+        self._asking = threading.Lock()
+        self._ending = threading.Lock()  # its pid is a pid of ours only as long as nobody has waited for it
+        self._buffer = b""
+        self._closed = False
+        with contextlib.ExitStack() as undo:
+            self._stderr = undo.enter_context(tempfile.TemporaryFile(buffering=0))
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                pass_fds=pass_fds,
+                start_new_session=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+            undo.pop_all()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdin.fileno(), False)
+        os.set_blocking(self._stdout.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, question: bytes, *, deadline: float, stop: Stop) -> bytes | Ended:
+        """Writes a line and returns the next one that the child writes, without its end.
+
+        Args:
+            question: the line, without its end; empty to only listen, for the second line of an answer.
+            deadline: of `time.monotonic`; the process is killed when it passes.
+            stop: when it is set, the process is killed at once.
+        """
+        with self._asking:
+            if self._closed:
+                return self._gone(Cause.EXITED)
+            if question:
+                self._forget_stderr()
+            with stop.calling(self.kill):
+                answer = self._exchange(question + b"\n" if question else b"", deadline)
+            if isinstance(answer, bytes) and not stop.is_set:
+                return answer
+            return self._post_mortem(Cause.STOPPED if stop.is_set or isinstance(answer, bytes) else answer)
+
+    def _exchange(self, unsent: bytes, deadline: float) -> bytes | Cause:
+        """The next line, or why there is none. The child may read and write in any order."""
+        with selectors.PollSelector() as selector:
+            selector.register(self._stdout, selectors.EVENT_READ)
+            if unsent:
+                selector.register(self._stdin, selectors.EVENT_WRITE)
+            while b"\n" not in self._buffer:
+                if len(self._buffer) > LONGEST_LINE:
+                    return Cause.GARBAGE
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready and time.monotonic() >= deadline:
+                    return Cause.DEADLINE
+                for key, _ in ready:
+                    if key.fileobj is self._stdin:
+                        unsent = self._send(unsent)
+                        if not unsent:
+                            selector.unregister(self._stdin)
+                    elif not self._receive():
+                        return Cause.EXITED
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _send(self, unsent: bytes) -> bytes:
+        """Writes what fits; returns the rest. A child that reads no more is found by reading from it."""
+        try:
+            return unsent[os.write(self._stdin.fileno(), unsent[:_CHUNK]) :]
+        except BlockingIOError:
+            return unsent
+        except BrokenPipeError:
+            return b""
+
+    def _receive(self) -> bool:
+        """Reads what is there; False at the end."""
+        try:
+            chunk = os.read(self._stdout.fileno(), _CHUNK)
+        except BlockingIOError:
+            return True
+        self._buffer += chunk
+        return bool(chunk)
+
+    def is_quiet(self) -> bool:
+        """Whether the child lives and has said nothing that was not asked: whether it can take a question."""
+        with self._asking:
+            if self._closed or self._buffer:
+                return False
+            poll = select.poll()
+            poll.register(self._stdout, select.POLLIN)
+            return not poll.poll(0)
+
+    def wait(self) -> None:
+        """Blocks until the child has gone, or has closed its output. Not together with `close`."""
+        poll = select.poll()
+        poll.register(self._stdout, 0)  # the end of the pipe is always reported
+        poll.poll()
+
+    def reject(self) -> Ended:
+        """Kills the child because its last answer was none."""
+        with self._asking:
+            return self._gone(Cause.GARBAGE) if self._closed else self._post_mortem(Cause.GARBAGE)
+
+    def kill(self) -> None:
+        """Kills the child and what it has started. Returns at once."""
+        with self._ending:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kills the child, if it lives, and gives everything back; ends a question that is being put."""
+        self.kill()
+        with self._asking:
+            self._reap()
+            self._closed = True
+            for file in (self._stdin, self._stdout, self._stderr):
+                file.close()
+
+    def _forget_stderr(self) -> None:
+        # The child writes at the same offset: it is one open file.
+        os.lseek(self._stderr.fileno(), 0, os.SEEK_SET)
+        os.ftruncate(self._stderr.fileno(), 0)
+
+    def _post_mortem(self, cause: Cause) -> Ended:
+        status = self._reap()
+        size = os.fstat(self._stderr.fileno()).st_size
+        tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        return Ended(cause, status, tail.decode("utf-8", "replace").strip())
+
+    def _gone(self, cause: Cause) -> Ended:
+        """What is left to say after `close`."""
+        return Ended(cause, self._process.returncode, "")
+
+    def _reap(self) -> int:
+        """Its exit status. Killing what has ended by itself does not change that."""
+        self.kill()
+        with self._ending:
+            return self._process.wait()

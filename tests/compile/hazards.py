@@ -1,0 +1,193 @@
+"""A plugin for worker processes: backends that do to their process what the first option of a choice says.
+
+They compile the choice afterwards, if there is an afterwards.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Never, TextIO
+
+import attrs
+import numpy as np
+
+from structout import BackendInfo, Choice, Finding, GrammarError, GrammarSpec, Ok, Result, Status, hookimpl
+from structout.backend import Backend, BitmaskRow, CompiledGrammar
+from structout.vocabulary import Vocabulary
+
+SAID: Final = "what native code prints"
+MARK: Final = "mark:"
+"""Begins an option that names a file, or a FIFO, to which the backend writes its process id, a line for each time that
+it is asked. It stays open as long as the deed takes."""
+
+
+def mark(path: Path) -> str:
+    return MARK + str(path)
+
+
+def _say(text: bytes, times: int = 1) -> None:
+    """Writes to every pipe, as native code does that has lost its mind."""
+    for descriptor in range(1, 64):
+        with contextlib.suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                for _ in range(times):
+                    os.write(descriptor, text)
+
+
+def _segfault() -> None:
+    os.write(2, SAID.encode())
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _spin() -> Never:
+    while True:
+        pass
+
+
+def _give_up(said: bytes) -> Never:
+    """Ends as C++ and Rust do when an allocation fails."""
+    os.write(2, said)
+    os.abort()
+
+
+def _leave_a_child(marks: Sequence[TextIO]) -> Never:
+    descriptors = [each.fileno() for each in marks]
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], pass_fds=descriptors)
+    os.abort()
+
+
+def _be_killed_the_first_time(marks: Sequence[TextIO]) -> None:
+    if len(Path(marks[0].name).read_text().splitlines()) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+DEEDS: Final[Mapping[str, Callable[[Sequence[TextIO]], object]]] = {
+    "segfault": lambda _: _segfault(),
+    "abort": lambda _: os.abort(),
+    "exit quietly": lambda _: os._exit(0),
+    "hang": lambda _: time.sleep(3600),
+    "spin": lambda _: _spin(),
+    "allocate": lambda _: bytearray(8 << 30),
+    "allocate in C++": lambda _: _give_up(b"terminate called after throwing an instance of 'std::bad_alloc'"),
+    "allocate in Rust": lambda _: _give_up(b"memory allocation of 8589934592 bytes failed"),
+    "raise SystemExit": lambda _: sys.exit("not me"),
+    "raise KeyboardInterrupt": lambda _: signal.raise_signal(signal.SIGINT),
+    "print": lambda _: os.write(1, f"{SAID}\n".encode()),
+    "read": lambda _: os.read(0, 100),
+    "claim": lambda _: _say(b'{"job": 0, "tried": {"backend": "hazards"}, "is_last": false}\n'),
+    "babble": lambda _: _say(b"\x00\xff{]\n" * 8),
+    "babble without end": lambda _: _say(b"x" * 4096, 1024),
+    "flood standard error": lambda _: [os.write(2, b"x" * (1 << 20)) for _ in range(4)],
+    "abort beside a child": _leave_a_child,
+    "be killed": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "be killed the first time": _be_killed_the_first_time,
+}
+
+
+@attrs.define(eq=False)
+class Matcher:
+    """Says one of the options; bytes are tokens of the vocabulary. Every fill takes ``fill_s`` seconds of work."""
+
+    options: Sequence[bytes]
+    vocabulary: Vocabulary
+    stops: Sequence[int]
+    fill_s: float
+    fails: bool
+    text: bytes = b""
+    ended: bool = False
+
+    def fill(self, row: BitmaskRow) -> Status:
+        if self.fails:
+            raise RuntimeError("the matcher gives up")
+        until = time.process_time() + self.fill_s
+        while time.process_time() < until:
+            pass
+        bits = np.zeros(32 * len(row), np.uint8)
+        bits[self._allowed()] = 1
+        row[:] = np.packbits(bits, bitorder="little").view(np.int32)
+        return Status.OK
+
+    def _allowed(self) -> list[int]:
+        following = {option[len(self.text)] for option in self.options if option[:-1].startswith(self.text)}
+        return [*following, *(self.stops if self.is_accepting else ())]
+
+    def accept(self, token: int) -> Status:
+        if token not in self._allowed():
+            return Status.REJECTED
+        self.ended = token in self.stops
+        self.text += b"" if self.ended else bytes([token])
+        return Status.OK
+
+    @property
+    def is_accepting(self) -> bool:
+        return self.text in self.options
+
+    @property
+    def is_terminated(self) -> bool:
+        return self.ended
+
+
+@attrs.frozen(eq=False)
+class Compiled:
+    """A compiled choice."""
+
+    options: Sequence[bytes]
+    vocabulary: Vocabulary
+    unenforced: Sequence[Finding] = ()
+    narrowed: Sequence[Finding] = ()
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> Matcher:
+        fill_s = 0.2 if self.options[0] == b"slow fills" else 0.0
+        return Matcher(self.options, self.vocabulary, stop_token_ids, fill_s, self.options[0] == b"failing fills")
+
+
+@attrs.frozen(eq=False)
+class Hazards:
+    """Does the deed, then compiles."""
+
+    vocabulary: Vocabulary
+
+    def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
+        assert isinstance(spec, Choice)
+        deed, *rest = spec.options
+        with contextlib.ExitStack() as stack:
+            marks = [stack.enter_context(_marked(each.removeprefix(MARK))) for each in rest if each.startswith(MARK)]
+            if deed in DEEDS:
+                DEEDS[deed](marks)
+        return Ok(Compiled([option.encode() for option in spec.options], self.vocabulary))
+
+
+def _marked(path: str) -> TextIO:
+    file = Path(path).open("a")  # noqa: SIM115 (closed by whoever asked for it)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+def _info(id: str, create: Callable[[Vocabulary], Backend] = Hazards) -> BackendInfo:
+    return BackendInfo(id=id, create=create, spec_kinds={"choice"}, by_name_only=True)
+
+
+def _crash(_vocabulary: Vocabulary) -> Backend:
+    os.abort()
+
+
+def _raise(_vocabulary: Vocabulary) -> Backend:
+    raise ImportError("libgrammar.so is missing")
+
+
+class HazardsPlugin:
+    """Registers the backend ``hazards``, and two that cannot be started."""
+
+    @hookimpl
+    def structout_register_backends(self) -> list[BackendInfo]:
+        return [_info("hazards"), _info("crashes_at_start", _crash), _info("raises_at_start", _raise)]
+
+
+PLUGIN: Final = f"{__name__}:HazardsPlugin"
