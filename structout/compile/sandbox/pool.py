@@ -61,6 +61,9 @@ class Sandbox:
         disable: as given to `structout.discovery.discover`.
         limits: what each job may use.
         walks: how a grammar is tried once it is compiled.
+
+    Attributes:
+        workers: see above.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Sandbox:
             disable=None if disable is None else list(disable),
             limits=attrs.asdict(limits),
         )
+        self.workers = workers
         self._crew = Crew(self._start, workers)
 
     @property
