@@ -5,7 +5,8 @@ The hot path of every engine: lease a buffer, `fill_rows`, copy it to the device
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from structout.grammar import BoundBackend
 
 Statuses: TypeAlias = npt.NDArray[np.uint8]
 """A `Status` for each row, as uint8."""
+
+_OF_ONE: Final[Sequence[Statuses]] = tuple(np.array([[status] for status in Status], np.uint8))
+"""The statuses of one row, by its status: making an array costs more than many a fill."""
 
 
 class MaskLease:
@@ -41,6 +45,10 @@ class MaskLease:
         """
         self._buffers._give_back(self.bitmask, after)
 
+    def renew(self) -> None:
+        """Goes on with a new buffer, and leaves the old one for good to a fill that does not end."""
+        self.bitmask = self._buffers._new()
+
 
 class MaskBuffers:
     """A ring of buffers, so that filling the next step never races with copying the last.
@@ -61,9 +69,8 @@ class MaskBuffers:
         allocate: Callable[[tuple[int, int]], Bitmask] = lambda shape: np.zeros(shape, np.int32),
     ) -> None:
         self.depth = depth
-        self._free: deque[tuple[Bitmask, Callable[[], None] | None]] = deque(
-            (allocate((rows, width)), None) for _ in range(depth)
-        )
+        self._new = partial(allocate, (rows, width))
+        self._free: deque[tuple[Bitmask, Callable[[], None] | None]] = deque((self._new(), None) for _ in range(depth))
 
     def lease(self) -> MaskLease:
         """The buffer that was given back longest ago, once nothing reads it any more.
@@ -97,26 +104,39 @@ def fill_rows(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequenc
         status is not OK is all ones. What a backend does wrong with one row fails that row alone.
     """
     rows = range(len(constraints)) if rows is None else rows
+    if len(constraints) == 1 and not _joins_a_batch(constraints[0]):
+        return _OF_ONE[constraints[0].fill(bitmask[rows[0]])]
     statuses = np.zeros(len(constraints), np.uint8)
-    batches: dict[BoundBackend, list[int]] = defaultdict(list)
-    alone: list[int] = []
-    for index, constraint in enumerate(constraints):
-        backend = constraint.grammar.backend
-        batched = backend.batch_filler is not None and constraint.idle_status() is None
-        (batches[backend] if batched else alone).append(index)
-    # Batches first: a backend that writes rows that are not its own does the least harm there.
-    for backend, indices in batches.items():
-        batch = [constraints[index] for index in indices]
-        statuses[indices] = _fill_batch(backend, batch, bitmask, [rows[index] for index in indices])
-    for index in alone:
-        statuses[index] = constraints[index].fill(bitmask[rows[index]])
+    for indices in batches(constraints):
+        first = indices[0]
+        if _joins_a_batch(constraints[first]):
+            batch = [constraints[index] for index in indices]
+            statuses[indices] = _fill_batch(batch, bitmask, [rows[index] for index in indices])
+        else:
+            statuses[first] = constraints[first].fill(bitmask[rows[first]])
     return statuses
 
 
-def _fill_batch(
-    backend: BoundBackend, constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequence[int]
-) -> list[Status]:
+def batches(constraints: Sequence[Constraint]) -> list[list[int]]:
+    """Which constraints, by index, one call fills: those of a backend that fills batches; any other alone."""
+    together: dict[BoundBackend, list[int]] = defaultdict(list)
+    alone: list[list[int]] = []
+    for index, constraint in enumerate(constraints):
+        if _joins_a_batch(constraint):
+            together[constraint.grammar.backend].append(index)
+        else:
+            alone.append([index])
+    # Batches first: a backend that writes rows that are not its own does the least harm there.
+    return [*together.values(), *alone]
+
+
+def _joins_a_batch(constraint: Constraint) -> bool:
+    return constraint.grammar.backend.batch_filler is not None and constraint.idle_status() is None
+
+
+def _fill_batch(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequence[int]) -> list[Status]:
     """One native call; row by row if it fails, so that the row at fault is found."""
+    backend = constraints[0].grammar.backend
     assert backend.batch_filler is not None, "only such backends get a batch"
     window, own_rows = _window(bitmask, rows)
     try:

@@ -99,6 +99,7 @@ class Grammar:
         compiled: the plugin's object.
         unenforced: what lets through more than the spec allows.
         narrowed: what lets through less.
+        is_risky: whether its masks may take long: an engine fills its rows apart from those of others.
     """
 
     spec: GrammarSpec
@@ -106,6 +107,7 @@ class Grammar:
     compiled: CompiledGrammar = attrs.field(repr=False)
     unenforced: tuple[Finding, ...]
     narrowed: tuple[Finding, ...]
+    is_risky: bool = False
 
     @property
     def vocabulary(self) -> Vocabulary:

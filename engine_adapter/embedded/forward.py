@@ -5,7 +5,6 @@ bitmask are the plan's constrained sequences, and the logits' rows those that ge
 """
 
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import attrs
 import torch
@@ -13,7 +12,8 @@ import torch
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
 from engine_adapter.embedded.scheduler import Plan
-from engine_adapter.masks import MaskBuffers, Statuses, fill_rows
+from engine_adapter.filling import Filled, Filler, wait
+from engine_adapter.masks import fill_rows
 from engine_adapter.outcome import TokenLogprob, internal_error
 from engine_adapter.sampling import SamplingBatch
 from engine_adapter.sampling.sampled import RowFlag, Sampled
@@ -53,20 +53,24 @@ _Logits = list[tuple[Sequence, torch.Tensor]]
 
 
 class Forward:
-    """Computes plans. Belongs to the engine's thread; masks are filled on a thread of its own, beside the model.
+    """Computes plans. Belongs to the engine's thread; masks are filled on other threads, beside the model.
+
+    Args:
+        runner: the model.
+        bitmask_width: int32 words in a bitmask row.
+        mask_budget_s: how long a step waits for bitmask rows once the model is done, in seconds.
 
     Attributes:
         sampling: the sampler's state of the requests; they join and leave here.
     """
 
-    def __init__(self, runner: ModelRunner, bitmask_width: int) -> None:
+    def __init__(self, runner: ModelRunner, bitmask_width: int, *, mask_budget_s: float = 0.05) -> None:
         self.sampling = SamplingBatch()
         self._runner = runner
-        self._buffers = MaskBuffers(runner.max_rows, bitmask_width, depth=2)
-        self._filler = ThreadPoolExecutor(1, thread_name_prefix="structout-fill")
+        self._filler = Filler(runner.max_rows, bitmask_width, budget_s=mask_budget_s)
 
     def close(self) -> None:
-        self._filler.shutdown(wait=False)
+        self._filler.close()
 
     def compute(self, plan: Plan) -> Computed:
         """Runs a plan. What goes wrong with one sequence is its own failure; the model's failure is the batch's.
@@ -75,18 +79,18 @@ class Forward:
         """
         computed = Computed()
         constrained = [each for each in plan.sampled() if each.constraint is not None]
-        lease = self._buffers.lease()
+        constraints = [each.constraint for each in constrained if each.constraint is not None]
+        filling = self._filler.begin(constraints, fill_rows)
         try:
-            constraints = [each.constraint for each in constrained if each.constraint is not None]
-            filling = self._filler.submit(fill_rows, constraints, lease.bitmask)
             try:
                 logits = self._launch(plan, computed)
             finally:
-                wait([filling])
-            bitmask_rows = _bitmask_rows(constrained, filling, computed)
-            self._sample(logits, lease.bitmask, bitmask_rows, computed)
+                others_go_on = len(constraints) < len(plan.sequences())
+                filled = wait(filling, others_go_on)
+            bitmask_rows = _bitmask_rows(constrained, filled, computed)
+            self._sample(logits, filling.bitmask, bitmask_rows, computed)
         finally:
-            lease.end()
+            filling.end()
         return computed
 
     def _launch(self, plan: Plan, computed: Computed) -> _Logits:
@@ -127,19 +131,19 @@ class Forward:
                 computed.failed.append((sequence, _flag_error(sequence, flag)))
 
 
-def _bitmask_rows(constrained: list[Sequence], filling: Future[Statuses], computed: Computed) -> dict[str, int]:
+def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Computed) -> dict[str, int]:
     """The bitmask row of each sequence that has one; the others are late or have failed, as their status says."""
-    # Asked for, not raised: a KeyboardInterrupt from the other thread would look like the user's in this one.
-    if (bug := filling.exception()) is not None:
-        logger.error("filling the bitmask failed", exc_info=bug)
-        computed.failed += [(sequence, internal_error(bug)) for sequence in constrained]
-        return {}
     rows = {}
-    for row, (sequence, status) in enumerate(zip(constrained, map(Status, filling.result().tolist()), strict=True)):
+    for row, (sequence, status) in enumerate(zip(constrained, filled.statuses, strict=True)):
+        sequence.constraint = filled.replaced.get(row, sequence.constraint)
         if status is Status.OK:
             rows[sequence.id] = row
         elif status is Status.LATE:
             computed.late.append(sequence)
+        elif (bug := filled.bugs.get(row)) is not None:
+            # Told, not raised: a KeyboardInterrupt from the other thread would look like the user's in this one.
+            logger.error("filling the bitmask of request %s failed", sequence.id, exc_info=bug)
+            computed.failed.append((sequence, internal_error(bug)))
         elif status is not Status.FREE and sequence.constraint is not None:
             computed.failed.append((sequence, sequence.constraint.error_for(status)))
     return rows

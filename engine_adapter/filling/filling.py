@@ -1,0 +1,240 @@
+"""The rows of one step while they are filled, and what has become of them when the step cannot wait any longer."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from engine_adapter.filling.call import Call, FillRows
+from engine_adapter.filling.crew import Crew
+from engine_adapter.filling.ledger import Ledger, Standing
+from engine_adapter.masks import MaskLease
+from structout.backend import Bitmask, Status
+from structout.constraint import Constraint
+
+_STATUSES: Final = tuple(Status)
+"""By number, as many times faster than to make one of it."""
+_SLICES: Final = 4
+"""In how many parts the budget is waited for. Behind each of them a thread that is stuck is relieved."""
+
+
+@attrs.frozen(eq=False)
+class Filled:
+    """What became of a step's rows.
+
+    Attributes:
+        statuses: of each row; one whose status is not OK is all ones.
+        replaced: by index, the constraint to go on with in the stead of one that a call may keep for ever.
+        bugs: by index, what was raised while the row was filled, which no backend can do; the status is FAILED.
+    """
+
+    statuses: list[Status]
+    replaced: dict[int, Constraint]
+    bugs: dict[int, BaseException]
+
+
+class _Lane:
+    """Calls that wait for a thread: whoever has one takes the next, until there is none."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self._waiting: deque[Call] = deque()
+
+    def add(self, call: Call) -> None:
+        self.calls.append(call)
+        self._waiting.append(call)
+
+    @property
+    def is_waited_in(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self) -> Call | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def clear(self) -> None:
+        """Withdraws the calls that have not begun: they never do."""
+        while (call := self.take()) is not None:
+            self.calls.remove(call)
+
+
+class Filling:
+    """One step's rows; made by `Filler.begin`. Then `wait`, read the rows, and `end`.
+
+    Attributes:
+        constraints: whose rows; constraint ``i`` has row ``i``.
+        budget_s: how long `wait` waits, in seconds.
+    """
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint],
+        known: Mapping[int, Standing],
+        lease: MaskLease,
+        ledger: Ledger,
+        fill: FillRows,
+        budget_s: float,
+    ) -> None:
+        self.constraints = constraints
+        self._known = known
+        self._lease = lease
+        self._ledger = ledger
+        self._fill = fill
+        self.budget_s = budget_s
+        self._together, self._apart = _Lane(), _Lane()
+        self._awaited: dict[int, Standing] = {}
+        self._enlist: Callable[[], bool] = lambda: False
+        self._left = 0
+        self._lock = threading.Lock()
+        self._all_over = threading.Event()
+        self._is_settled = False
+        self._filled: Filled | None = None
+
+    @property
+    def bitmask(self) -> Bitmask:
+        """int32 [rows, width]: to be read between `wait` and `end`, and not before."""
+        return self._lease.bitmask
+
+    def add_together(self, indices: Sequence[int], *, restarts: bool = False) -> None:
+        constraints = [self.constraints[index] for index in indices]
+        self._together.add(Call(constraints, indices, self.bitmask, indices, restarts))
+
+    def add_apart(self, index: int, scratch: Bitmask) -> None:
+        self._apart.add(Call([self.constraints[index]], [index], scratch, [0]))
+
+    def await_late(self, index: int, standing: Standing) -> None:
+        """The row is that of the call that was late, if it is over when this step ends."""
+        self._awaited[index] = standing
+
+    def start(self, together: Crew, apart: Crew) -> None:
+        """Puts threads to work on what was added."""
+        self._left = len(self._together.calls) + len(self._apart.calls)
+        if not self._left:
+            self._all_over.set()
+        self._enlist = lambda: together.submit(lambda: self._work(self._together))
+        if self._together.calls:
+            self._enlist()
+        for _ in self._apart.calls:
+            apart.submit(lambda: self._work(self._apart))
+
+    def _work(self, lane: _Lane) -> None:
+        while (call := lane.take()) is not None:
+            call.run(self._fill)
+            with self._lock:
+                self._left -= 1
+                if not self._left:
+                    self._all_over.set()
+            if self._is_settled:
+                self._ledger.late_returned.set()
+
+    def is_over_within(self, seconds: float) -> bool:
+        """Blocks until every call has returned, at most ``seconds``; whether they have."""
+        return self._all_over.wait(seconds)
+
+    def relieve(self) -> None:
+        """Puts one more thread to work if calls wait for one that is stuck."""
+        if self._together.is_waited_in:
+            self._enlist()
+
+    def wait_for_late(self) -> None:
+        """Blocks until a call of an earlier step returns, for the budget at most, if nothing else is waited for here:
+        as often as a step is computed in vain, the fill has had the budget once more."""
+        self._ledger.late_returned.clear()
+        busy = sum(standing.is_busy for standing in self._awaited.values())
+        if busy and busy == len(self.constraints):
+            self._ledger.late_returned.wait(self.budget_s)
+
+    def end(self, after: Callable[[], None] | None = None) -> None:
+        """Gives the buffer back; see `MaskLease.end`."""
+        if self._filled is None:  # whoever began it was interrupted, and calls may be running
+            self.settle()
+        self._lease.end(after)
+
+    def settle(self) -> Filled:
+        """Sorts out what is over and what is late, without waiting. What is running keeps all that it has."""
+        self._is_settled = True
+        self._together.clear()
+        self._apart.clear()
+        over: list[Call] = []
+        running: list[Call] = []
+        for call in (*self._together.calls, *self._apart.calls):
+            (running if call.outcome is None else over).append(call)
+        if running:
+            self._leave_to(running)
+        filled = Filled([Status.LATE] * len(self.constraints), {}, {})
+        for call in over:
+            self._take(call, filled)
+        for index, standing in self._awaited.items():
+            self._take_late(index, standing, filled)
+        if Status.LATE in filled.statuses:
+            self.bitmask[[index for index, status in enumerate(filled.statuses) if status is Status.LATE]] = -1
+        self._note_filled(filled)
+        self._filled = filled
+        return filled
+
+    def _leave_to(self, running: Sequence[Call]) -> None:
+        for call in running:
+            self._ledger.note_late(call)
+        if any(call.bitmask is self.bitmask for call in running):
+            self._lease.renew()
+
+    def _take(self, call: Call, filled: Filled) -> None:
+        """Uses what a call of this step came to."""
+        outcome, indices = call.outcome, call.indices
+        assert outcome is not None, "it has returned"
+        if isinstance(outcome, BaseException):
+            return self._fail(indices, outcome, filled)
+        for index, status in zip(indices, outcome.tolist(), strict=True):
+            filled.statuses[index] = _STATUSES[status]
+        if call.bitmask is not self.bitmask:
+            self.bitmask[indices] = call.bitmask[call.rows]
+        if call.restarts:
+            filled.replaced.update(zip(indices, call.filled, strict=True))
+        return None
+
+    def _take_late(self, index: int, standing: Standing, filled: Filled) -> None:
+        """Uses the row of a call of an earlier step, if that is over now."""
+        call = standing.call
+        if call is None or call.outcome is None or not standing.has_row:
+            standing.misses += 1
+            return None
+        if isinstance(call.outcome, BaseException):
+            return self._fail([index], call.outcome, filled)
+        at = call.position(standing.constraint)
+        filled.statuses[index] = _STATUSES[call.outcome[at]]
+        self.bitmask[index] = call.bitmask[call.rows[at]]
+        if call.restarts:
+            filled.replaced[index] = call.filled[at]
+        return None
+
+    def _fail(self, indices: Sequence[int], bug: BaseException, filled: Filled) -> None:
+        for index in indices:
+            filled.statuses[index], filled.bugs[index], self.bitmask[index] = Status.FAILED, bug, -1
+
+    def _note_filled(self, filled: Filled) -> None:
+        for index in self._known:
+            if filled.statuses[index] is not Status.LATE:
+                before = self.constraints[index]
+                after = filled.replaced.get(index, before)
+                self._ledger.note_filled(before, after, in_time=index not in self._awaited)
+
+
+def wait(filling: Filling, others_go_on: bool = False) -> Filled:
+    """Waits for a step's rows, as long as the budget at most, and says what became of each.
+
+    Args:
+        filling: what `Filler.begin` began.
+        others_go_on: whether the step has sequences without a constraint, too. A step that has not waits even if all
+            its rows are late from earlier steps; any other waits only for what began in it.
+    """
+    for _ in range(_SLICES):
+        if filling.is_over_within(filling.budget_s / _SLICES):
+            break
+        filling.relieve()
+    if not others_go_on:
+        filling.wait_for_late()
+    return filling.settle()

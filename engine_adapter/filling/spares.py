@@ -1,0 +1,138 @@
+"""Processes for risky grammars, started ahead: loading a backend takes longer than anybody wants to wait."""
+
+import json
+import mmap
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from structout.backend import BitmaskRow
+from structout.compile.sandbox.installed import versions
+from structout.compile.sandbox.messages import read_error
+from structout.compile.sandbox.vocabulary import pack
+from structout.discovery import Registry
+from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
+from structout.processes import Ended, LineProcess, Stop
+from structout.result import Err, Ok, Result
+from structout.vocabulary import Vocabulary
+
+START_S: Final = 120.0
+"""What loading a backend may take."""
+
+
+@attrs.frozen(eq=False)
+class Worker:
+    """A process that runs `engine_adapter.filling.worker`, ready for a spec.
+
+    Attributes:
+        process: answers lines.
+        row: the memory that it writes rows to, mapped here too.
+    """
+
+    process: LineProcess
+    row: BitmaskRow
+
+
+_Started: TypeAlias = Result[Worker, GrammarError]
+
+
+class Spares:
+    """Has one worker more than are in use. Safe to use from any thread.
+
+    Args:
+        registry: what this process has. A worker that finds another version of the backend is not used.
+        vocabulary: what to compile for.
+        backend: the backend's id.
+        plugins: plugins that are not installed but passed in process, each as ``module:attribute``.
+        disable: as given to `structout.discovery.discover`.
+        memory_bytes: address space that a grammar and its matchers may take.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        vocabulary: Vocabulary,
+        backend: str,
+        *,
+        plugins: Sequence[str],
+        disable: Collection[str] | None,
+        memory_bytes: int,
+    ) -> None:
+        self._row_bytes = 4 * vocabulary.bitmask_width
+        self._vocabulary = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        self._vocabulary.write(pack(vocabulary))
+        self._vocabulary.flush()
+        self._opening: dict[str, Any] = {
+            "vocabulary": self._vocabulary.fileno(),
+            "fingerprint": vocabulary.fingerprint,
+            "backends": versions(registry),
+            "backend": backend,
+            "plugins": list(plugins),
+            "disable": None if disable is None else list(disable),
+            "memory_bytes": memory_bytes,
+        }
+        self._closing = Stop()
+        self._lock = threading.Lock()
+        # Workers die with the thread that started them, so these threads stay.
+        self._starters = ThreadPoolExecutor(2, thread_name_prefix="structout-risky")
+        self._ahead: Future[_Started] = self._starters.submit(self._start)
+
+    def take(self) -> _Started:
+        """A worker for whoever asks alone; has the next one started. If it has to, it waits."""
+        while True:
+            with self._lock:
+                ahead, self._ahead = self._ahead, self._starters.submit(self._start)
+            match ahead.result():
+                case Ok(worker) if not worker.process.is_quiet():  # it died while it waited
+                    worker.process.close()
+                case started:
+                    return started
+
+    def close(self) -> None:
+        """Kills the worker that is ahead. Those that were taken belong to who took them."""
+        self._closing.set()
+        with self._lock:
+            if isinstance(started := self._ahead.result(), Ok):
+                started.value.process.close()
+            self._starters.shutdown()
+        self._vocabulary.close()
+
+    def _start(self) -> _Started:
+        """A worker that is ready. Never raises."""
+        try:
+            with tempfile.TemporaryFile() as file:
+                file.truncate(self._row_bytes)
+                row = np.frombuffer(mmap.mmap(file.fileno(), self._row_bytes), np.int32)
+                fds = (self._opening["vocabulary"], file.fileno())
+                process = LineProcess("engine_adapter.filling.worker", pass_fds=fds)
+                opening = json.dumps(self._opening | {"row": file.fileno()}).encode()
+                answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=self._closing)
+            if (error := _start_error(answer)) is None:
+                return Ok(Worker(process, row))
+            process.close()
+        except Exception as exc:
+            # Out of processes, descriptors or memory: the next one may have more luck.
+            error = _cannot_start(describe_exception(exc))
+        return Err(error)
+
+
+def _start_error(answer: bytes | Ended) -> GrammarError | None:
+    """Why a worker is not ready, by its answer; None if it is."""
+    if isinstance(answer, Ended):
+        return _cannot_start(answer.describe())
+    try:
+        data = json.loads(answer)
+        return None if data == {"ready": True} else read_error(data["error"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return _cannot_start("it gave no valid answer")
+
+
+def _cannot_start(detail: str) -> GrammarError:
+    message = "the processes for risky grammars cannot be started; the operator's log says why"
+    return GrammarError(kind=ErrorKind.UNAVAILABLE, fault=Fault.SERVICE, message=message, detail=detail)
