@@ -11,7 +11,8 @@ what was decided, in order of arrival, moves each request, and only then settles
         promoter.settle(decision.key)
 
 An exception anywhere in that loop loses nothing: what was not settled is decided again the same way. The cost of
-`Promoter.decided` depends on how many signals came in, not on how many requests are blocked.
+`Promoter.decided` depends on how many requests were decided, not on how many are blocked. What a signal means is found
+out on the thread that signals, where a request that nobody has touched for long is fetched from memory.
 """
 
 import itertools
@@ -35,7 +36,10 @@ class PendingResource(Protocol[T_co]):
     """Something that will have a result; `structout.compile.Pending` is one."""
 
     def result(self) -> Result[T_co, GrammarError] | None:
-        """The result; None while it is pending. A failure is an ``Err``, not an exception."""
+        """The result; None while it is pending. A failure is an ``Err``, not an exception. It stays what it is.
+
+        May be called from any thread, and inside of a done callback.
+        """
         ...
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
@@ -55,11 +59,30 @@ class Decision(Generic[K]):
     result: Result[tuple[Any, ...], GrammarError]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Entry(Generic[K]):
+    """A blocked request.
+
+    Attributes:
+        ticket: its place in the order of arrival.
+        resources: what it waits for; nothing any more once it is ready.
+        outcome: None until a signal decided it. Two threads may both write one, and both are right.
+        decision: what the engine was told. It stays what it is.
+    """
+
     ticket: int
     key: K
     resources: tuple[PendingResource[Any], ...]
+    outcome: Result[tuple[Any, ...], GrammarError] | None = None
+    decision: Decision[K] | None = None
+
+    def decide(self) -> None:
+        """Sets the outcome if it is known by now. From any thread."""
+        resources = self.resources  # read before the outcome: they go once there is one
+        if self.outcome is None:
+            self.outcome = _outcome(resources)
+        if isinstance(self.outcome, Ok):
+            self.resources = ()
 
 
 @attrs.frozen
@@ -112,21 +135,31 @@ class Promoter(Generic[K]):
         """
         if key in self._entries:
             raise ValueError(f"request {key!r} is blocked already")
-        entry = self._entries[key] = _Entry(next(self._tickets), key, tuple(resources))
+        waited_for = tuple(resources)
+        entry = self._entries[key] = _Entry(next(self._tickets), key, waited_for)
         try:
-            for resource in entry.resources:
+            for resource in waited_for:
                 resource.add_done_callback(lambda: self._signal(entry))
         except BaseException as exc:
             reraise_users_interrupt(exc)
             broken = _Broken(f"{type(resource).__name__}: {describe_exception(exc)}")
-            entry = self._entries[key] = attrs.evolve(entry, resources=(*entry.resources, broken))
+            entry = self._entries[key] = _Entry(entry.ticket, key, (*waited_for, broken))
             self._signal(entry)
-        if not entry.resources:
+        if not waited_for:
             self._signal(entry)
 
     def _signal(self, entry: _Entry[K]) -> None:
-        self._signals.append(entry)
-        self._wake()
+        """Decides a request if that is possible now: of several resources the last to signal finds all results."""
+        is_read = False
+        try:
+            if self._entries.get(entry.key) is entry:
+                entry.decide()
+            is_read = True
+        finally:
+            # Interrupted, it is left to `decided`.
+            if entry.outcome is not None or not is_read:
+                self._signals.append(entry)
+                self._wake()
 
     def decided(self) -> list[Decision[K]]:
         """What became of the requests whose resources have signalled, in order of arrival. Changes nothing for them."""
@@ -136,14 +169,21 @@ class Promoter(Generic[K]):
             self._signals.popleft()
         decisions = []
         for ticket in sorted(self._due):
-            entry = self._due[ticket]
-            # A signal that arrives while the resources are read is in the queue again, so this one may be dropped.
-            result = _outcome(entry.resources) if self._entries.get(entry.key) is entry else None
-            if result is None:
+            decision = self._decision(self._due[ticket])
+            if decision is None:
                 del self._due[ticket]
             else:
-                decisions.append(Decision(entry.key, result))
+                decisions.append(decision)
         return decisions
+
+    def _decision(self, entry: _Entry[K]) -> Decision[K] | None:
+        """None for a request that is not blocked any more, or whose signal decided nothing."""
+        if self._entries.get(entry.key) is not entry:
+            return None
+        if entry.decision is None:
+            entry.decide()
+            entry.decision = None if entry.outcome is None else Decision(entry.key, entry.outcome)
+        return entry.decision
 
     def settle(self, key: K) -> None:
         """Forgets a request that was moved according to its decision, and gives up resources it still waits for."""

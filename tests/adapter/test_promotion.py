@@ -1,8 +1,11 @@
 """Promotion as a state machine: whatever resources do, each request is decided once, rightly, in order of arrival."""
 
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
@@ -74,6 +77,22 @@ class Panics(PropertyRaises):
 
     def cancel(self) -> None:
         self._panic("cancel")
+
+
+@attrs.frozen(eq=False)
+class Held:
+    """A resource that keeps nothing alive but itself."""
+
+    resource: Pending[int]
+
+    def result(self) -> Result[int, GrammarError] | None:
+        return self.resource.result()
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        self.resource.add_done_callback(callback)
+
+    def cancel(self) -> None:
+        self.resource.cancel()
 
 
 def decide(promoter: Promoter[str]) -> dict[str, Result[tuple[Any, ...], GrammarError]]:
@@ -156,10 +175,29 @@ def test_the_users_interrupt_is_not_a_failure_of_a_resource() -> None:
     promoter: Promoter[str] = Promoter()
     resource = Interrupted()
     promoter.block("a", [resource])
-    resource.fail()
+    with pytest.raises(KeyboardInterrupt):
+        resource.fail()
+    assert promoter.has_signals
     with pytest.raises(KeyboardInterrupt):
         promoter.decided()
     assert "a" in promoter
+
+
+def test_what_the_interrupt_kept_a_signal_from_is_done_in_the_step() -> None:
+    class InterruptedOnce(Pending[int]):
+        asked = 0
+
+        def result(self) -> Result[int, GrammarError] | None:
+            self.asked += 1
+            if self.asked == 1:
+                raise KeyboardInterrupt
+            return super().result()
+
+    promoter: Promoter[str] = Promoter()
+    resource = InterruptedOnce()
+    promoter.block("a", [resource])
+    resource.settle(Ok(1))  # which logs what a callback raises
+    assert decide(promoter) == {"a": Ok((1,))}
 
 
 def test_the_first_failure_decides_and_gives_the_other_resources_up() -> None:
@@ -169,6 +207,49 @@ def test_the_first_failure_decides_and_gives_the_other_resources_up() -> None:
     failed.settle(Err(FAILURE))
     assert decide(promoter) == {"a": Err(FAILURE)}
     assert error_kind(other.result()) is ErrorKind.CANCELLED
+
+
+def test_a_decision_stays_what_it_is() -> None:
+    promoter: Promoter[str] = Promoter()
+    first, second = Pending[int](), Pending[int]()
+    promoter.block("a", [first, second])
+    second.settle(Err(FAILURE))
+    decisions = promoter.decided()
+    first.settle(Err(attrs.evolve(FAILURE, message="no, neither")))
+    assert promoter.decided() == decisions
+
+
+def test_a_ready_request_lets_go_of_what_it_waited_for() -> None:
+    promoter: Promoter[str] = Promoter()
+    resource = Pending[int]()
+    held = Held(resource)
+    promoter.block("a", [held])
+    gone = weakref.ref(held)
+    del held
+    resource.settle(Ok(1))
+    assert gone() is None
+    assert decide(promoter) == {"a": Ok((1,))}
+
+
+def test_resources_that_signal_at_the_same_time_decide_once_and_rightly() -> None:
+    promoter: Promoter[int] = Promoter()
+    count = 300
+    pairs = [(Pending[int](), Pending[int]()) for _ in range(count)]
+    for key, pair in enumerate(pairs):
+        promoter.block(key, pair)
+    start = threading.Barrier(2)
+
+    def settle(side: int) -> None:
+        for pair in pairs:
+            start.wait()
+            pair[side].settle(Ok(side))
+
+    threads = [threading.Thread(target=settle, args=(side,)) for side in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(each.key, each.result) for each in promoter.decided()] == [(key, Ok((0, 1))) for key in range(count)]
 
 
 def test_blocking_twice_is_a_bug_of_the_engine() -> None:
