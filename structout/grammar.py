@@ -56,6 +56,14 @@ class BoundBackend:
         try:
             if error := static_refusal(self.info, spec):
                 return Err(self._signed(error))
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+            return Err(self.failure("it failed to compile this grammar", exc))
+        return self.compile_admitted(spec)
+
+    def compile_admitted(self, spec: GrammarSpec) -> "Result[Grammar, GrammarError]":
+        """`compile` for a spec that `static_refusal` let through a moment ago: it is not asked again."""
+        try:
             return self._checked(spec, self.backend.compile(spec))
         except BaseException as exc:
             reraise_users_interrupt(exc)

@@ -36,12 +36,15 @@ class CompileEvent:
         backend: id of the backend that took it, or that refused it last; None if none was tried.
         seconds: wall time from submission to result.
         error: why it failed; None if it did not.
+        risk: the spec's class for that backend, by name: "plain", "risky" or "over"
+            (`structout.compile.risk.RiskClass`); None if it was not measured, as without a sandbox.
     """
 
     spec: GrammarSpec
     backend: str | None
     seconds: float
     error: GrammarError | None
+    risk: str | None = None
 
 
 @hookspec
@@ -61,6 +64,8 @@ def structout_prefer_backends(spec: GrammarSpec, candidates: Sequence[BackendInf
 
     Returns weights by backend id, or None. The weights of all plugins are added up; candidates are tried by falling
     sum, and in the documented default order where it is equal. Called on a compile thread before a compile: be quick.
+    The candidates were not asked yet whether they refuse the spec (``BackendInfo.refusal``). Not called where there is
+    a single one.
 
     .. versionadded:: 0.1
     """

@@ -13,10 +13,10 @@ from typing import Any
 from structout.errors import GrammarError
 from structout.fuzz.jobs import JOBS
 from structout.fuzz.law import Broken
-from structout.fuzz.oracles.memory import resident_bytes
 from structout.fuzz.target import Target
 from structout.fuzz.vocabulary import VOCABULARIES
 from structout.grammar import BoundBackend
+from structout.processes.usage import address_space, resident_bytes
 from structout.result import Err, Ok, Result
 
 
@@ -45,14 +45,9 @@ def _bind(start: dict[str, Any]) -> Result[BoundBackend, GrammarError]:
     vocabulary = VOCABULARIES[start["vocabulary"]]()
     found = Target.from_json(start["target"]).find()
     bound = found.and_then(lambda each: BoundBackend.create(each.info, each.distribution, vocabulary))
-    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + limit, resource.RLIM_INFINITY))
+    if (taken := address_space()) is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (taken + limit, resource.RLIM_INFINITY))
     return bound
-
-
-def _address_space() -> int:
-    """Bytes of address space that the libraries have reserved by now, most of which is no memory."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[0]) * resource.getpagesize()
 
 
 def _do(bound: BoundBackend, job: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Final
 import attrs
 
 from structout.processes.stop import Stop
+from structout.processes.usage import cpu_seconds
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of the longest answer."""
@@ -45,11 +46,13 @@ class Ended:
         cause: see `Cause`.
         status: what `subprocess.Popen.returncode` says: minus the signal's number if a signal ended it.
         stderr: the end of what it wrote to standard error since it was asked.
+        cpu_s: seconds of processor time that it used since it was asked; None where the system does not tell.
     """
 
     cause: Cause
     status: int
     stderr: str = attrs.field(repr=False)
+    cpu_s: float | None = None
 
     @property
     def signal(self) -> str | None:
@@ -61,8 +64,9 @@ class Ended:
     def describe(self) -> str:
         """How it ended and what it said, for an operator's log."""
         how = self.signal or f"exit status {self.status}"
+        used = f" after {self.cpu_s:.2f} s of processor time" if self.cpu_s is not None else ""
         said = f"; stderr: {self.stderr}" if self.stderr else ""
-        return f"the process ended with {how}{said}"
+        return f"the process ended with {how}{used}{said}"
 
 
 class LineProcess:
@@ -83,6 +87,7 @@ class LineProcess:
         self._asking = threading.Lock()
         self._ending = threading.Lock()  # its pid is a pid of ours only as long as nobody has waited for it
         self._buffer = b""
+        self._cpu_s_before: float | None = None
         self._closed = False
         with contextlib.ExitStack() as undo:
             self._stderr = undo.enter_context(tempfile.TemporaryFile(buffering=0))
@@ -120,6 +125,7 @@ class LineProcess:
                 return self._gone(Cause.EXITED)
             if question:
                 self._forget_stderr()
+                self._cpu_s_before = cpu_seconds(self.pid)
             with stop.calling(self.kill):
                 answer = self._exchange(question + b"\n" if question else b"", deadline)
             if isinstance(answer, bytes) and not stop.is_set:
@@ -208,10 +214,17 @@ class LineProcess:
         os.ftruncate(self._stderr.fileno(), 0)
 
     def _post_mortem(self, cause: Cause) -> Ended:
+        self.kill()
+        cpu_s = self._cpu_s()
         status = self._reap()
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        return Ended(cause, status, tail.decode("utf-8", "replace").strip())
+        return Ended(cause, status, tail.decode("utf-8", "replace").strip(), cpu_s)
+
+    def _cpu_s(self) -> float | None:
+        """What it has used since it was asked. To be called before anybody has waited for it."""
+        now = cpu_seconds(self.pid)
+        return None if now is None or self._cpu_s_before is None else now - self._cpu_s_before
 
     def _gone(self, cause: Cause) -> Ended:
         """What is left to say after `close`."""

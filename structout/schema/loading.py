@@ -40,11 +40,16 @@ def parse_json(text: str, *, exact: bool = False) -> Any:
             exponent of a number has too many for `decimal.Decimal`.
     """
     if not exact:
-        return json.loads(text, parse_constant=_refuse, parse_int=_int)
+        return _decode(_DECODER, text)
     if not text.isascii() and _SURROGATE.search(text):
         raise ValueError("it holds half a surrogate pair, which no UTF-8 text can")
-    text = _ESCAPED_SURROGATES.sub(_paired, text)
-    return json.loads(text, parse_constant=_refuse, parse_float=_decimal, parse_int=_exact_int)
+    return _decode(_EXACT_DECODER, _ESCAPED_SURROGATES.sub(_paired, text) if "\\" in text else text)
+
+
+def _decode(decoder: json.JSONDecoder, text: str) -> Any:
+    if text.startswith("\ufeff"):
+        raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
+    return decoder.decode(text)
 
 
 def _refuse(name: str) -> Never:
@@ -71,6 +76,10 @@ def _decimal(number: str) -> Decimal:
 
 def _paired(found: re.Match[str]) -> str:
     return r"\ufffd" if found["lone"] else found[0]
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_int=_int)
+_EXACT_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_decimal, parse_int=_exact_int)
 
 
 def load_schema(spec: JsonSchema, *, exact: bool = False) -> Result[Schema, GrammarError]:

@@ -116,6 +116,8 @@ class ReferenceIndex:
     def used_documents(self) -> set[str]:
         """URIs of the documents that a validator may have to know: whatever any part of the schema refers to, what
         that refers to, and so on, and the metaschemas that ``$schema`` names."""
+        if len(self.roots) == 1:
+            return set()
         pending, used = [""], {""}
         while pending:
             start = self.roots[pending.pop()]

@@ -68,6 +68,21 @@ def reference_chain(length: int) -> dict[str, Any]:
     return {"$ref": "#/$defs/d0", "$defs": {**steps, f"d{length}": {"type": "integer"}}}
 
 
+def unevaluated(depth: int, keyword: str = "allOf") -> dict[str, Any]:
+    value: dict[str, Any] = {"type": "object", "properties": {"a": {}}}
+    for _ in range(depth):
+        value = {keyword: [value], "unevaluatedProperties": False}
+    return value
+
+
+def unevaluated_twice(depth: int) -> dict[str, Any]:
+    steps: dict[str, Any] = {
+        f"d{each}": {"allOf": [{"$ref": f"#/$defs/d{each + 1}"}, {"$ref": f"#/$defs/d{each + 1}"}]}
+        for each in range(depth)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**steps, f"d{depth}": {}}, "unevaluatedItems": False}
+
+
 def combinations(count: int) -> dict[str, Any]:
     return {"allOf": [{"anyOf": [{"title": "a"}, {"title": "b"}]} for _ in range(count)]}
 
@@ -97,7 +112,24 @@ HARMFUL: Mapping[str, GrammarSpec] = {
     "20,000 optional atoms": Regex("a?" * 20_000),
     "20,000 optional atoms in a schema": schema({"type": "string", "pattern": "a?" * 20_000}),
     "65,536 combinations": schema(combinations(16)),
+    "65,536 combinations in a circle": schema(
+        {
+            "$ref": "#/$defs/d0",
+            "$defs": {
+                f"d{each}": {
+                    "anyOf": [{"title": "a"}, {"title": "b"}],
+                    "allOf": [{"$ref": f"#/$defs/d{each + 1}"} if each < 15 else {"items": {"$ref": "#"}}],
+                }
+                for each in range(16)
+            },
+        }
+    ),
     "a large divisor": schema({"type": "integer", "multipleOf": 99_991}),
+    "18 unevaluatedProperties in 853 bytes": schema(unevaluated(18)),
+    "unevaluatedItems over 2^14 references": schema(unevaluated_twice(14)),
+    "the same, from which a reference leads back": schema(
+        unevaluated_twice(14) | {"properties": {"a": {"$ref": "#/$defs/d0"}, "b": {"$ref": "#"}}}
+    ),
     "20,000 options": Choice([f"category {each:05} label" for each in range(20_000)]),
     "3,000 rules": Ebnf("root ::= r0\n" + "".join(f"r{n} ::= r{n + 1}\n" for n in range(3000)) + 'r3000 ::= "a"'),
     "3,000 Lark rules": Lark("start: r0\n" + "".join(f"r{n}: r{n + 1}\n" for n in range(3000)) + 'r3000: "a"'),
@@ -171,6 +203,8 @@ GROWING: Mapping[str, Callable[[int], GrammarSpec]] = {
     "references": lambda n: schema(reference_chain(n)),
     "enum": lambda n: schema({"enum": [str(each) for each in range(n)]}),
     "combinations": lambda n: schema(combinations(n)),
+    "unevaluated": lambda n: schema(unevaluated(n, "oneOf")),
+    "unevaluated references": lambda n: schema(unevaluated_twice(n)),
     "properties": lambda n: schema({"properties": {str(each): {} for each in range(n)}}),
     "counts": lambda n: schema({"maxItems": n, "items": {"maxItems": n, "items": {"maxLength": n}}}),
     "divisors": lambda n: schema({"multipleOf": n}),
@@ -198,8 +232,9 @@ def test_enough_of_anything_is_not_plain_on_a_tight_budget(name: str) -> None:
 
 
 KEYWORDS = [
-    "$ref", "$defs", "allOf", "anyOf", "oneOf", "enum", "const", "items", "maxItems", "maxLength", "multipleOf",
-    "pattern", "properties", "patternProperties", "additionalProperties", "a", "title",
+    "$ref", "$defs", "unevaluatedProperties", "dependentSchemas", "not", "allOf", "anyOf", "oneOf", "enum", "const",
+    "items", "maxItems", "maxLength", "multipleOf", "pattern", "properties", "patternProperties",
+    "additionalProperties", "a", "title",
 ]  # fmt: skip
 
 json_values = st.recursive(
@@ -279,6 +314,12 @@ def test_regular_expressions_are_measured_with_repetitions_written_out(
         (combinations(5), Measure.ALTERNATIVES, 32),
         ({"anyOf": [{}, {"oneOf": [{}, {}, {}]}]}, Measure.ALTERNATIVES, 4),
         ({"$ref": "#/$defs/a", "anyOf": [{}, {}], "$defs": {"a": {"anyOf": [{}, {}, {}]}}}, Measure.ALTERNATIVES, 6),
+        ({"unevaluatedItems": False}, Measure.UNEVALUATED, 0),
+        ({"unevaluatedItems": False, "allOf": [{}, {}]}, Measure.UNEVALUATED, 6),
+        ({"unevaluatedItems": False, "if": {}, "dependentSchemas": {"a": {}}}, Measure.UNEVALUATED, 8),
+        ({"unevaluatedItems": False, "properties": {"a": {"not": {}}}}, Measure.UNEVALUATED, 2),
+        ({"allOf": [{"$ref": "urn:b"}, {"$ref": "urn:b"}], "unevaluatedItems": {}}, Measure.UNEVALUATED, 18),
+        ({"allOf": [{"$ref": "#/$defs/a"}] * 3, "$defs": {"a": {"not": {}}}}, Measure.UNEVALUATED, 0),
         ({"maxItems": 4, "items": {"properties": {"a": {"minLength": 5}}}}, Measure.REPETITION, 20),
         ({"maxItems": 4, "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"maxLength": 7.0}}}, Measure.REPETITION, 28),
         ({"maxLength": 1e300}, Measure.REPETITION, CAP),

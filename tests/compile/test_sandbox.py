@@ -1,6 +1,7 @@
 """Whatever a spec does to the process that tries it costs its request one error, and the next job finds a worker."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,11 +10,12 @@ from signal import SIGKILL, SIGSTOP
 
 import pytest
 
-from structout import Err, ErrorKind, Fault, GrammarError, Ok, Result
+from structout import Choice, Err, ErrorKind, Fault, GrammarError, Ok, Result
 from structout.compile.sandbox import Sandbox, Tried, Walks
 from structout.compile.sandbox.pool import ATTEMPTS
+from structout.compile.sandbox.verdicts import verdict
 from structout.fuzz.vocabulary import byte_vocabulary
-from structout.processes import Stop
+from structout.processes import Cause, Ended, Stop
 from tests.compile.hazards import PLUGIN, SAID, mark
 from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made_fifo, run
 
@@ -21,6 +23,14 @@ from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     sandbox = Sandbox(HAZARDS, byte_vocabulary(), workers=2, warm=["hazards"], plugins=[PLUGIN], limits=LIMITS)
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.fixture(scope="module")
+def unhurt() -> Iterator[Sandbox]:
+    """Has one worker, which the tests that share it all leave alive."""
+    sandbox = Sandbox(HAZARDS, byte_vocabulary(), workers=1, warm=["hazards"], plugins=[PLUGIN], limits=LIMITS)
     yield sandbox
     sandbox.close()
 
@@ -77,6 +87,20 @@ def test_a_spec_that_computes_without_end_is_over_its_budget(sandbox: Sandbox) -
     error = error_of(sandbox, "spin")
     assert (error.kind, error.fault) == (ErrorKind.TIMED_OUT, Fault.CALLER)
     assert "more than 2 s of processor time" in error.message
+    used = re.search("after (.*?) s of processor time", str(error.detail))
+    assert used is not None, "what it took since it was asked, and not to start"
+    assert float(used[1]) == pytest.approx(LIMITS.cpu_s, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "fault"), [(6.0, Fault.CALLER), (3.5, Fault.CALLER), (1.0, Fault.SERVICE), (None, Fault.SERVICE)]
+)
+def test_at_the_deadline_it_is_the_specs_fault_if_it_was_computing(cpu_s: float | None, fault: Fault) -> None:
+    """Whether the deadline or the limit of processor time comes first says nothing about the spec."""
+    error = verdict(Ended(Cause.DEADLINE, -9, "", cpu_s), Choice(("a",)), LIMITS, 7.0)
+    assert (error.kind, error.fault) == (ErrorKind.TIMED_OUT, fault)
+    assert not error.consequence.cacheable
+    assert error.consequence.retry is (fault is Fault.SERVICE)
 
 
 @pytest.mark.parametrize("deed", ["allocate", "allocate in C++", "allocate in Rust"])
@@ -96,17 +120,15 @@ def test_a_worker_that_answers_garbage_is_replaced(make: Make, deed: str) -> Non
 
 
 @pytest.mark.parametrize("deed", ["raise SystemExit", "raise KeyboardInterrupt"])
-def test_what_ends_python_ends_no_worker(make: Make, deed: str) -> None:
-    sandbox = make()
-    assert error_of(sandbox, deed).kind is ErrorKind.BACKEND_FAILURE
-    assert sandbox.lost == 0
+def test_what_ends_python_ends_no_worker(unhurt: Sandbox, deed: str) -> None:
+    assert error_of(unhurt, deed).kind is ErrorKind.BACKEND_FAILURE
+    assert unhurt.lost == 0
 
 
 @pytest.mark.parametrize("deed", ["print", "read", "flood standard error"])
-def test_standard_input_and_output_are_out_of_the_way(make: Make, deed: str) -> None:
-    sandbox = make()
-    assert isinstance(run(sandbox, deed), Ok)
-    assert sandbox.lost == 0
+def test_standard_input_and_output_are_out_of_the_way(unhurt: Sandbox, deed: str) -> None:
+    assert isinstance(run(unhurt, deed), Ok)
+    assert unhurt.lost == 0
 
 
 def test_slow_fills_are_measured_and_end_the_walk(sandbox: Sandbox) -> None:
@@ -143,14 +165,14 @@ def test_stopping_kills_the_worker_at_work(make: Make, pool: ThreadPoolExecutor,
     assert isinstance(run(sandbox, "no"), Ok)
 
 
-def test_what_was_stopped_before_it_began_costs_no_worker(make: Make) -> None:
-    sandbox, stop = make(), Stop()
+def test_what_was_stopped_before_it_began_costs_no_worker(unhurt: Sandbox) -> None:
+    stop = Stop()
     stop.set()
     stop.set()
-    assert sandbox.wait_until_full()
-    assert run(sandbox, "segfault", stop=stop).error.kind is ErrorKind.CANCELLED  # type: ignore[union-attr]
-    assert isinstance(run(sandbox, "no"), Ok)
-    assert sandbox.lost == 0
+    assert unhurt.wait_until_full()
+    assert run(unhurt, "segfault", stop=stop).error.kind is ErrorKind.CANCELLED  # type: ignore[union-attr]
+    assert isinstance(run(unhurt, "no"), Ok)
+    assert unhurt.lost == 0
 
 
 def test_a_stop_that_comes_late_harms_nobody(sandbox: Sandbox) -> None:

@@ -16,8 +16,11 @@ from structout.compile.sandbox.crew import Crew
 from structout.discovery import discover
 from structout.fuzz.vocabulary import small_vocabulary
 from structout.processes import LineProcess, Stop
+from structout.processes.child import NICENESS
 from tests.compile.hazards import HazardsPlugin, mark
 from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made_fifo, run
+
+CRASHES: Final = 8
 
 
 def open_files() -> int:
@@ -28,14 +31,14 @@ def test_crashes_leave_no_descriptor_and_no_zombie(make: Make, tmp_path: Path) -
     sandbox, path = make(), tmp_path / "mark"
     assert sandbox.wait_until_full()
     before = open_files()
-    for _ in range(20):
+    for _ in range(CRASHES):
         assert run(sandbox, "abort", mark(path)).error.kind is ErrorKind.BACKEND_FAILURE  # type: ignore[union-attr]
     # The replacement is there only when the last crash is cleared away.
     assert isinstance(run(sandbox, "no"), Ok)
-    assert sandbox.lost == 20
+    assert sandbox.lost == CRASHES
     assert open_files() == before
     pids = [int(line) for line in path.read_text().splitlines()]
-    assert len(pids) == 20
+    assert len(pids) == CRASHES
     assert all(map(is_gone, pids))
 
 
@@ -48,6 +51,17 @@ def test_closing_leaves_no_descriptor_no_thread_and_no_process(make: Make) -> No
     sandbox.close()
     assert (open_files(), threading.active_count()) == (files, threads)
     assert all(map(is_gone, pids))
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system does not schedule by session")
+def test_workers_are_nice_to_other_sessions_and_leave_this_one_alone(make: Make) -> None:
+    own = Path("/proc/self/autogroup").read_text()
+    sandbox = make()
+    assert sandbox.wait_until_full()
+    [pid] = sandbox.pids()
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.nice(0) + NICENESS)
+    assert Path(f"/proc/{pid}/autogroup").read_text().endswith(f"nice {NICENESS}\n")
+    assert Path("/proc/self/autogroup").read_text() == own
 
 
 ENGINE: Final = """
@@ -75,11 +89,10 @@ def test_workers_die_with_the_engine(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_crashes_at_its_start_is_said_to_and_not_waited_for(make: Make) -> None:
-    for _ in range(2):
-        error = run(make(warm=["crashes_at_start"], workers=2), "no").error  # type: ignore[union-attr]
-        assert error.kind is ErrorKind.BACKEND_FAILURE
-        assert "cannot be started" in error.message
-        assert "SIGABRT" in str(error.detail)
+    error = run(make(warm=["crashes_at_start"], workers=2), "no").error  # type: ignore[union-attr]
+    assert error.kind is ErrorKind.BACKEND_FAILURE
+    assert "cannot be started" in error.message
+    assert "SIGABRT" in str(error.detail)
 
 
 def test_a_backend_that_cannot_be_loaded_costs_the_others_nothing(make: Make) -> None:

@@ -249,6 +249,27 @@ def test_when_all_candidates_fail_each_is_named() -> None:
     service.close()
 
 
+def test_candidates_are_asked_one_after_the_other_and_once_each() -> None:
+    asked: list[str] = []
+
+    def info(id: str, error: GrammarError | None) -> BackendInfo:
+        def refusal(_spec: GrammarSpec) -> GrammarError | None:
+            asked.append(id)
+            return error
+
+        return attrs.evolve(trie_info(id), refusal=refusal)
+
+    no = GrammarError(kind=ErrorKind.UNSUPPORTED, message="not me")
+    service = service_of(info("a", no), info("b", None), info("c", None))
+    assert service.compile(Choice(("x",))).unwrap().backend.id == "b"
+    assert asked == ["a", "b"]
+    named = service.compile(Choice(("x",)), backend="a")
+    assert isinstance(named, Err)
+    assert (named.error.candidates, named.error.hint) == (("b", "c"), "leave the backend out, or name b or c")
+    assert asked == ["a", "b", "a", "b", "c"], "the others only for the hint"
+    service.close()
+
+
 def service_of(*infos: BackendInfo, **options: Any) -> CompileService:
     return CompileService(discover(plugins={"test": TriePlugin(*infos)}, entry_points=[], disable=[]), BYTES, **options)
 

@@ -7,7 +7,7 @@ import pytest
 
 from structout import BackendInfo, Choice, Err, ErrorKind, Fault, GrammarError, Ok, Regex, hookimpl
 from structout.discovery import Registry, discover
-from structout.selection import DEFAULT_ORDER, select
+from structout.selection import DEFAULT_ORDER, rank, select
 from structout.spec import GrammarSpec
 from tests.fakes import TriePlugin, trie_info
 
@@ -58,6 +58,14 @@ def test_the_default_order_comes_first_then_ids() -> None:
 def test_weights_go_before_the_default_order() -> None:
     votes = Prefers({"b": 1.0, "xgrammar": -1.0})
     assert order(registry(*map(trie_info, ("a", "b", "xgrammar")), votes=votes)) == ["b", "a", "extra", "xgrammar"]
+
+
+def test_putting_backends_in_order_asks_none_of_them() -> None:
+    votes = Prefers({"b": 1.0}, {"a": "it is under maintenance"})
+    infos = [attrs.evolve(trie_info(id), refusal=raises) for id in ("a", "b", "c")]
+    ranking = rank(SPEC, registry(*infos, votes=votes)).unwrap()
+    assert [each.info.id for each in ranking.candidates] == ["b", "c", "extra"]
+    assert [(error.backend, error.kind) for error in ranking.refusals] == [("a", ErrorKind.UNAVAILABLE)]
 
 
 def test_those_that_refuse_are_left_out_and_say_why() -> None:

@@ -7,7 +7,7 @@ from structout.backend import Backend
 from structout.fuzz.case import Case
 from structout.fuzz.examine import examine
 from structout.fuzz.law import Law
-from structout.fuzz.oracles.memory import resident_bytes
+from structout.processes.usage import resident_bytes
 from tests.fuzz import faulty
 from tests.fuzz.faulty import GoodBackend, bound
 

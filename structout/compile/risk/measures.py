@@ -16,6 +16,7 @@ class Measure(enum.StrEnum):
     SUBSCHEMAS = "schema.subschemas"
     REFERENCES = "schema.references"
     ALTERNATIVES = "schema.alternatives"
+    UNEVALUATED = "schema.unevaluated"
     ENUM = "schema.enum"
     CONST_BYTES = "schema.const_bytes"
     REPETITION = "schema.repetition"
@@ -45,6 +46,10 @@ DESCRIPTIONS: Final[dict[Measure, tuple[str, str]]] = {
     Measure.SUBSCHEMAS: ("the number of its arrays and objects", "ask for fewer properties or alternatives at once"),
     Measure.REFERENCES: ("the longest chain of references", "refer to the last schema of the chain directly"),
     Measure.ALTERNATIVES: ("the number of combinations of its alternatives", "use fewer anyOf and oneOf inside allOf"),
+    Measure.UNEVALUATED: (
+        "how often its subschemas are applied to find what is unevaluated",
+        "use additionalProperties and items, or nest fewer schemas in those with unevaluatedProperties",
+    ),
     Measure.ENUM: ("the number of values in its enums", "list fewer values"),
     Measure.CONST_BYTES: ("the characters of its enum and const values", "list fewer or shorter values"),
     Measure.REPETITION: ("the product of nested limits on lengths and counts", "use smaller limits, or none"),

@@ -19,7 +19,8 @@ _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _OTHERS: Final = frozenset(
     {"$id", "id", "multipleOf", "enum", "const", "pattern", "patternProperties", "properties", "grammar"}
 )
-_KEYWORDS: Final = _COUNTS | _REFERENCES | _OTHERS
+_UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_KEYWORDS: Final = _COUNTS | _REFERENCES | _UNEVALUATED | _OTHERS
 _DIGITS: Final = 9
 """What has more digits is over `CAP`, or taken to be."""
 
@@ -34,6 +35,8 @@ class Walk:
         documents: for each, the number of its document.
         counts: for each, the largest count that its keywords set; 1 if they set none.
         references: the array or object, and the URI, of each reference.
+        twice: the objects whose unevaluatedProperties or unevaluatedItems has all that applies in place looked at once
+            more.
         embedded: whether a schema inside a document has an identifier of its own.
     """
 
@@ -44,6 +47,7 @@ class Walk:
         self.documents: list[int] = []
         self.counts: list[int] = []
         self.references: list[tuple[int, str]] = []
+        self.twice: set[int] = set()
         self.embedded = False
         self._divisors: set[int] = set()
         self._measures = measures
@@ -89,6 +93,8 @@ class Walk:
                 self.counts[node] = max(self.counts[node], _whole(inner))
             elif key in _REFERENCES:
                 self.references.append((node, str(inner)))
+            elif key in _UNEVALUATED:
+                self.twice.add(node)
             elif key in ("$id", "id"):
                 self.embedded |= isinstance(inner, str) and self.parents[node] >= 0
             else:

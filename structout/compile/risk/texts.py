@@ -14,7 +14,7 @@ _READABLE_DEPTH: Final = 250
 """Nesting up to which `json.loads`, which recurses, is let at a text."""
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKET: Final = re.compile(r"[][{}]")
-_TELLING: Final = ("\\", 'ef"', 'Of"', "attern", '"max', '"min')
+_TELLING: Final = ("\\", 'ef"', 'Of"', "attern", '"max', '"min', '"unev')
 """Without these in it a schema has no references, combinations, patterns, counts, divisors or escaped keywords."""
 
 

@@ -5,12 +5,12 @@ Only soft limits are set: they hold hostile specs, not hostile plugins.
 
 import math
 import resource
-from pathlib import Path
 from typing import Final
 
 import attrs
 
-_STATM: Final = Path("/proc/self/statm")
+from structout.processes.usage import address_space
+
 _OUT_OF_MEMORY: Final = ("MemoryError", "bad_alloc", "memory allocation of", "Cannot allocate memory")
 
 
@@ -37,8 +37,8 @@ def limit_cpu(cpu_s: float) -> None:
 
 def limit_memory(memory_bytes: int) -> None:
     """Makes allocations fail that take more than ``memory_bytes`` of address space beyond what is taken now."""
-    if _STATM.exists():
-        _set_soft(resource.RLIMIT_AS, address_space() + memory_bytes)
+    if (taken := address_space()) is not None:
+        _set_soft(resource.RLIMIT_AS, taken + memory_bytes)
 
 
 def lift_memory_limit() -> None:
@@ -51,16 +51,6 @@ def _set_soft(which: int, value: int) -> None:
     if hard != resource.RLIM_INFINITY and (value == resource.RLIM_INFINITY or value > hard):
         value = hard
     resource.setrlimit(which, (value, hard))
-
-
-def address_space() -> int:
-    """Bytes of address space that this process has reserved, most of which is no memory."""
-    return int(_STATM.read_text().split()[0]) * resource.getpagesize()
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in use, in bytes; 0 where the system does not tell."""
-    return int(_STATM.read_text().split()[1]) * resource.getpagesize() if _STATM.exists() else 0
 
 
 def says_out_of_memory(text: str | None) -> bool:

@@ -26,8 +26,8 @@ from structout.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-START_S: Final = 120.0
-"""What loading the backends may take."""
+START_S: Final = 600.0
+"""What loading the backends may take: seconds of work, but at low priority on a busy machine."""
 ATTEMPTS: Final = 3
 """How often a job is begun if somebody else kills its worker, before the spec is blamed for it."""
 
@@ -127,9 +127,9 @@ class Sandbox:
             wall_s: seconds that a worker may take, if that is less than the limit.
 
         Returns:
-            What was measured, or: what the backends say; TIMED_OUT, the service's fault for time of the clock and the
-            caller's for time of the processor; TOO_COMPLEX over the limit of memory; BACKEND_FAILURE for a crash;
-            UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
+            What was measured, or: what the backends say; TIMED_OUT, the caller's fault if the worker was computing and
+            the service's if it slept or waited for a processor (see `verdicts`); TOO_COMPLEX over the limit of memory;
+            BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
         try:
             return self._run(spec, backend, stop, min(wall_s, self._limits.wall_s))

@@ -1,4 +1,9 @@
-"""What to tell the caller whose spec ended a worker."""
+"""What to tell the caller whose spec ended a worker.
+
+Too much time is TIMED_OUT in both its forms, and no cache keeps that. Whose fault it is, the processor decides: the
+caller's over the limit of processor time, and at the deadline if the worker has computed for at least half of the time
+until then, so that sending the spec again would not help; else, when it slept or waited for a processor, the service's.
+"""
 
 import signal
 from typing import Final
@@ -13,12 +18,19 @@ from structout.spec import GrammarSpec
 CANCELLED: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the request was cancelled")
 SHUT_DOWN: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the service was shut down")
 _SIMPLER: Final = "make it simpler"
+_COMPUTING: Final = 0.5
+"""The part of the time for which a process has to have computed to be out of time through its own work."""
 _FROM_OUTSIDE: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
 
 
 def was_killed_from_outside(ended: Ended) -> bool:
     """Whether somebody else ended the process, so that its job says nothing of the spec."""
     return ended.cause is Cause.EXITED and ended.status in _FROM_OUTSIDE
+
+
+def was_computing(ended: Ended, seconds: float) -> bool:
+    """Whether the process was at work for most of the seconds that it had, instead of asleep or without a processor."""
+    return ended.cpu_s is not None and ended.cpu_s >= _COMPUTING * seconds
 
 
 def verdict(ended: Ended, spec: GrammarSpec, limits: Limits, wall_s: float) -> GrammarError:
@@ -30,7 +42,7 @@ def verdict(ended: Ended, spec: GrammarSpec, limits: Limits, wall_s: float) -> G
 
 def _verdict(ended: Ended, spec: GrammarSpec, limits: Limits, wall_s: float) -> GrammarError:
     if ended.cause is Cause.DEADLINE:
-        return _out_of_time(spec, wall_s)
+        return _out_of_time(spec, wall_s, was_computing=was_computing(ended, wall_s))
     if ended.cause is Cause.GARBAGE:
         return _failure(f"the process that tried this {spec.kind} gave no valid answer")
     if ended.status == -signal.SIGXCPU:
@@ -41,11 +53,12 @@ def _verdict(ended: Ended, spec: GrammarSpec, limits: Limits, wall_s: float) -> 
     return _failure(f"the process that tried this {spec.kind} {how}")
 
 
-def _out_of_time(spec: GrammarSpec, wall_s: float) -> GrammarError:
+def _out_of_time(spec: GrammarSpec, wall_s: float, *, was_computing: bool) -> GrammarError:
     return GrammarError(
         kind=ErrorKind.TIMED_OUT,
-        message=f"this {spec.kind} could not be compiled and tried within {wall_s:g} s",
-        hint=f"send it again, or {_SIMPLER}",
+        fault=Fault.CALLER if was_computing else Fault.SERVICE,
+        message=f"this {spec.kind} could not be compiled and tried within {wall_s:.3g} s",
+        hint=_SIMPLER if was_computing else f"send it again, or {_SIMPLER}",
     )
 
 

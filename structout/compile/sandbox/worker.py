@@ -19,7 +19,6 @@ from structout.compile.sandbox.limits import (
     lift_memory_limit,
     limit_cpu,
     limit_memory,
-    resident_bytes,
     says_out_of_memory,
 )
 from structout.compile.sandbox.messages import Answer, Tried
@@ -31,6 +30,7 @@ from structout.discovery import RegisteredBackend, Registry
 from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
 from structout.grammar import BoundBackend
 from structout.processes.child import Lines, be_expendable
+from structout.processes.usage import resident_bytes
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, spec_from_json
 from structout.vocabulary import Vocabulary
@@ -130,7 +130,7 @@ class Bench:
     ) -> Result[Tried, GrammarError]:
         before = resident_bytes()
         with Stopwatch() as compiling:
-            compiled = bound.compile(spec)
+            compiled = bound.compile_admitted(spec)
         walk = {name: job[name] for name in ("max_steps", "fill_budget_s", "seed")}
         return compiled.and_then(lambda grammar: self._walker.walk(grammar, **walk)).map(
             lambda walked: Tried(

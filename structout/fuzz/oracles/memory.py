@@ -2,10 +2,8 @@
 
 import gc
 import itertools
-import resource
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from structout.fuzz.law import Law, broken
 from structout.fuzz.oracles.state import ended
 from structout.fuzz.trial import Trial
+from structout.processes.usage import resident_bytes
 from structout.result import Err, Ok
 from structout.spec import Choice, GrammarSpec, JsonSchema, Regex
 
@@ -93,9 +92,3 @@ def _after(times: int, work: Callable[[], object]) -> tuple[int, int, int]:
         kind = type(work())
     gc.collect()
     return sum(type(each) is kind for each in gc.get_objects()), sys.getallocatedblocks(), resident_bytes()
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in use, in bytes; 0 where the system does not tell."""
-    statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0

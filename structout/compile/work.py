@@ -1,0 +1,184 @@
+"""What is done for one spec: measured, then compiled here, or tried in the sandbox and compiled here afterwards."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from structout.compile.backends import BoundBackends
+from structout.compile.failures import own_failure
+from structout.compile.jobs import Job
+from structout.compile.lanes import Lane
+from structout.compile.risk import BOUNDS, Risk, RiskClass, bounds_for, risk_of
+from structout.compile.sandbox import Sandbox, Tried
+from structout.compile.sizes import spec_bytes
+from structout.compile.trying import try_candidates
+from structout.discovery import RegisteredBackend, Registry
+from structout.errors import GrammarError
+from structout.grammar import BoundBackend, Grammar
+from structout.observability.tracing import NO_TRACER, Span, Tracer, set_outcome
+from structout.processes import Stop
+from structout.result import Err, Ok, Result
+from structout.spec import GrammarSpec
+
+logger = logging.getLogger(__name__)
+
+HEAVY_FACTOR: Final = 8
+"""A spec is HEAVY if it is more than so many times over a bound of plain specs: where the cost grows with the square of
+the measure, that is 3 s instead of 50 ms."""
+LONG_BYTES: Final = 16384
+"""Bytes of a spec from which on measuring it takes too long for the quick lane."""
+SANDBOX_SHARE: Final = 0.95
+"""Of the time that the last waiter has left, what the sandbox gets: its verdict is there before that waiter's own
+deadline, which blames nobody."""
+
+Isolate: TypeAlias = Callable[[GrammarSpec, Tried, Stop], Result[Grammar, GrammarError] | None]
+"""Compiles a spec that came through the sandbox where its masks can hurt nobody, until the stop is set; None if it may
+be compiled here. Safe to call from any thread."""
+
+
+@attrs.frozen
+class Done:
+    """A job's end.
+
+    Attributes:
+        backend: id of the backend that was tried last, or that the request named; None if there is none.
+        risk: the spec's class for that backend; None if it was not measured.
+        is_isolated: whether the result came from elsewhere, and lives as long as who uses it: no cache keeps it.
+    """
+
+    backend: str | None
+    result: Result[Grammar, GrammarError]
+    risk: RiskClass | None = None
+    is_isolated: bool = False
+
+
+class _BelongsTo(Exception):
+    """Raised inside this module where a spec turns out to belong to a lane of the sandbox."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+
+
+class Workshop:
+    """Does jobs, on the thread that calls. Safe to use from any thread.
+
+    Args:
+        registry: what is installed.
+        backends: the same, for the vocabulary.
+        sandbox: where risky specs are tried; without one everything counts as plain.
+        isolate: asked for each spec that came through the sandbox.
+        tracer: makes a span of each job.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        backends: BoundBackends,
+        sandbox: Sandbox | None,
+        isolate: Isolate | None = None,
+        tracer: Tracer = NO_TRACER,
+    ) -> None:
+        self._registry = registry
+        self._backends = backends
+        self._sandbox = sandbox
+        self._isolate = isolate
+        self._tracer = tracer
+
+    def first_lane(self, spec: GrammarSpec) -> Lane:
+        """Where a spec begins, before it is measured."""
+        return Lane.MODERATE if self._sandbox and spec_bytes(spec) > LONG_BYTES else Lane.QUICK
+
+    def do(self, job: Job) -> Done | Lane:
+        """What came of a job, or the lane that it belongs to. Never raises."""
+        backend = job.key.backend
+        attributes = {"structout.kind": job.spec.kind, "structout.lane": job.lane.value}
+        try:
+            with self._tracer.start_as_current_span("structout.compile", attributes=attributes) as span:
+                done = self._do(job, backend)
+                _describe(span, done)
+                return done
+        except BaseException as exc:
+            logger.exception("compiling failed in the service itself")
+            return Done(backend, Err(own_failure(exc)))
+
+    def _do(self, job: Job, backend: str | None) -> Done | Lane:
+        try:
+            return self._here(job.spec, backend) if job.lane is Lane.QUICK else self._tried(job, backend)
+        except _BelongsTo as elsewhere:
+            return elsewhere.lane
+
+    def _here(self, spec: GrammarSpec, backend: str | None) -> Done:
+        """Compiles a plain spec. Raises `_BelongsTo` for one that is not, before anything else looks at it."""
+        if error := self._objection(spec, backend):
+            return Done(backend, Err(error), RiskClass.OVER)
+        tried, result = try_candidates(spec, self._registry, backend, lambda each: self._attempt(each, spec, backend))
+        return Done(tried, result, RiskClass.PLAIN if self._sandbox else None)
+
+    def _attempt(
+        self, candidate: RegisteredBackend, spec: GrammarSpec, backend: str | None
+    ) -> Result[Grammar, GrammarError]:
+        if candidate.info.id != backend and (error := self._objection(spec, candidate.info.id)):
+            return Err(error)
+        return self._backends.bind(candidate).and_then(lambda bound: bound.compile_admitted(spec))
+
+    def _objection(self, spec: GrammarSpec, backend: str | None) -> GrammarError | None:
+        """Why a spec is refused by its measures; None if it may be compiled here. Raises `_BelongsTo` for the rest."""
+        if self._sandbox is None:
+            return None
+        risk = self._risk(spec, backend)
+        if risk.risk_class is RiskClass.RISKY:
+            raise _BelongsTo(lane_of(risk))
+        return risk.error() if risk.risk_class is RiskClass.OVER else None
+
+    def _risk(self, spec: GrammarSpec, backend: str | None) -> Risk:
+        return risk_of(spec, bounds_for(backend) if backend in self._registry.backends else BOUNDS)
+
+    def _tried(self, job: Job, backend: str | None) -> Done:
+        """Compiles a risky spec once it came through the sandbox. Raises `_BelongsTo` if that is too much for the
+        job's lane."""
+        assert self._sandbox is not None, "without one there are no threads for these lanes"
+        risk = self._risk(job.spec, backend)
+        if risk.risk_class is RiskClass.OVER:
+            return Done(backend, Err(risk.error()), RiskClass.OVER)
+        if job.lane is Lane.MODERATE and lane_of(risk) is Lane.HEAVY:
+            raise _BelongsTo(Lane.HEAVY)
+        wall_s = max(0.001, SANDBOX_SHARE * (job.due - time.monotonic()))
+        match self._sandbox.run(job.spec, backend=backend, stop=job.stop, wall_s=wall_s):
+            case Err(error):
+                return Done(error.backend or backend, Err(error), RiskClass.RISKY)
+            case Ok(tried):
+                return self._through(job, tried)
+
+    def _through(self, job: Job, tried: Tried) -> Done:
+        """Compiles a spec that came through the sandbox: elsewhere if that is wanted, else here."""
+        isolated = self._isolate(job.spec, tried, job.stop) if self._isolate else None
+        result = self._compile(job.spec, tried) if isolated is None else isolated
+        return Done(tried.backend, result, RiskClass.RISKY, is_isolated=isolated is not None)
+
+    def _compile(self, spec: GrammarSpec, tried: Tried) -> Result[Grammar, GrammarError]:
+        """A grammar that came through the sandbox, marked if its masks may take long."""
+        is_risky = self._risk(spec, tried.backend).risk_class is not RiskClass.PLAIN
+        compiled = self.backend(tried.backend).and_then(lambda bound: bound.compile(spec))
+        return compiled.map(lambda grammar: attrs.evolve(grammar, is_risky=is_risky))
+
+    def backend(self, backend: str) -> Result[BoundBackend, GrammarError]:
+        """The backend of that id, started now if it is not yet."""
+        return self._registry.find(backend).and_then(self._backends.bind)
+
+
+def _describe(span: Span, done: Done | Lane) -> None:
+    if isinstance(done, Lane):
+        return span.set_attribute("structout.moved_to", done.value)
+    if done.backend is not None:
+        span.set_attribute("structout.backend", done.backend)
+    if done.risk is not None:
+        span.set_attribute("structout.risk", done.risk.value)
+    return set_outcome(span, done.result.error if isinstance(done.result, Err) else None)
+
+
+def lane_of(risk: Risk) -> Lane:
+    """Where a spec that is not plain is tried."""
+    return Lane.HEAVY if risk.value > HEAVY_FACTOR * max(1, risk.bound) else Lane.MODERATE

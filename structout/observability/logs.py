@@ -1,0 +1,47 @@
+"""Logs that can be searched by request: records about one request have its id as ``request_id``.
+
+Everything logs below the logger ``structout`` or ``engine_adapter``; any handler and formatter will do. `JsonFormatter`
+is one that needs nothing else.
+"""
+
+import json
+import logging
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+REQUEST_ID: Final = "request_id"
+"""Name of the attribute of a record."""
+
+_USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class RequestLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs about one request; what is given as ``extra`` stays.
+
+    Args:
+        logger: where to.
+        request_id: whose id the records get.
+    """
+
+    def __init__(self, logger: logging.Logger, request_id: str) -> None:
+        super().__init__(logger, {REQUEST_ID: request_id})
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON: time (seconds since the epoch), level, logger, message, whatever was given as
+    ``extra``, and the traceback as ``exception``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        data: dict[str, Any] = {
+            "time": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        data |= {name: value for name, value in vars(record).items() if name not in _USUAL}
+        if record.exc_info:
+            data["exception"] = self.formatException(record.exc_info)
+        return json.dumps(data, default=str)
