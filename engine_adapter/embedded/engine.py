@@ -24,7 +24,7 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -32,10 +32,11 @@ import attrs
 
 from engine_adapter.embedded.admission import invalid, objection
 from engine_adapter.embedded.detokenize import Detokenizer
-from engine_adapter.embedded.forward import Computed, Forward, NewToken
+from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Blocked, Ended, Request, Sequence, Told, Waiting
 from engine_adapter.embedded.scheduler import Plan, Scheduler
+from engine_adapter.filling import Filler
 from engine_adapter.outcome import (
     Aborted,
     Delta,
@@ -53,6 +54,7 @@ from structout.backend import Status
 from structout.constraint import Constraint
 from structout.errors import ErrorKind, Fault, GrammarError, reraise_users_interrupt
 from structout.grammar import Grammar
+from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
 from structout.vocabulary import Vocabulary
@@ -117,7 +119,9 @@ class Engine:
         service: compiles grammars; its vocabulary is the model's.
         step_tokens: most tokens that one step computes; bounds how long a long prompt holds up the others.
         kv_tokens: most tokens that all KV rows may hold together; what the runner has room for when not given.
-        max_misses: in how many steps a request's bitmask may be late before the request fails.
+        mask_budget_s: how long a step waits for bitmasks once the model is done, in seconds; who is late sits it out.
+        max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
+            with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class Engine:
         *,
         step_tokens: int = 256,
         kv_tokens: int | None = None,
+        mask_budget_s: float = 0.05,
         max_misses: int = 8,
     ) -> None:
         self.vocabulary = service.vocabulary
@@ -142,7 +147,7 @@ class Engine:
         self._promoter: Promoter[str] = Promoter(self._wake.set)
         capacity = runner.max_rows * runner.max_len if kv_tokens is None else kv_tokens
         self.scheduler = Scheduler(runner, step_tokens=step_tokens, kv_tokens=capacity)
-        self._forward = Forward(runner, self.vocabulary.bitmask_width)
+        self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s)
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
         self._claims: dict[str, bool] = {}  # whether it was aborted; written under the lock
@@ -166,7 +171,7 @@ class Engine:
         except BaseException as exc:
             self._release_claim(request.id)
             reraise_users_interrupt(exc)
-            logger.exception("request %s could not be submitted", request.id)
+            RequestLogger(logger, request.id).exception("a request could not be submitted")
             return Err(internal_error(exc))
         self._inbox.append(addition)
         self._wake.set()
@@ -211,6 +216,16 @@ class Engine:
         return bool(self._inbox or self._promoter.has_signals or self._touched or self.scheduler.has_work)
 
     @property
+    def filler(self) -> Filler:
+        """What fills the bitmasks: to be watched."""
+        return self._forward.filler
+
+    @property
+    def blocked(self) -> Sized:
+        """The requests that wait for their grammars: to be watched."""
+        return self._promoter
+
+    @property
     def unfinished(self) -> int:
         """How many requests were taken and have not ended."""
         return len(self._claims)
@@ -235,13 +250,16 @@ class Engine:
 
         ``sequences`` is read only then. The user's own Ctrl-C ends them too, and goes on.
         """
+        concerned: list[Sequence] = []
         try:
             yield
         except BaseException as exc:
             for sequence in sequences:
                 self._end(sequence, Failed(internal_error(exc)))
+                concerned.append(sequence)
             reraise_users_interrupt(exc)
-            logger.exception("something failed in step %d", self._step)
+            log = RequestLogger(logger, concerned[0].id) if len(concerned) == 1 else logger
+            log.exception("something failed in step %d", self._step)
 
     def _end(self, sequence: Sequence, outcome: Terminal) -> None:
         """The one way to end. Frees nothing: this step's report tells the end, and then `_forget` gives all back."""
@@ -303,17 +321,18 @@ class Engine:
     def _take_all(self, computed: Computed) -> None:
         for sequence, error in computed.failed:
             self._end(sequence, Failed(error))
-        for sequence in computed.late:
-            with self._concerning([sequence]):
-                self._sit_out(sequence)
+        for late in computed.late:
+            with self._concerning([late.sequence]):
+                self._sit_out(late)
         for new in computed.tokens:
             with self._concerning([new.sequence]):
                 self._touched[new.sequence.id] = new.sequence
                 self._take(new)
 
-    def _sit_out(self, sequence: Sequence) -> None:
-        """Leaves a sequence whose bitmask was late out of this step; ends it if that happens too often."""
-        sequence.misses += 1
+    def _sit_out(self, late: Late) -> None:
+        """Leaves a sequence whose bitmask was late out of this step; ends it if it missed too often in a row."""
+        sequence = late.sequence
+        sequence.misses += late.has_missed
         if sequence.misses > self._max_misses:
             return self._end(sequence, Failed(_too_slow(sequence.misses)))
         return self.scheduler.take_back(sequence)
@@ -321,6 +340,7 @@ class Engine:
     def _take(self, new: NewToken) -> None:
         """Accepts one sampled token; ends the sequence if it was its last, or was refused."""
         sequence, token = new.sequence, new.token
+        sequence.misses = 0
         if sequence.constraint is not None and (status := sequence.constraint.accept(token)) is not Status.OK:
             return self._end(sequence, Failed(sequence.constraint.error_for(status, token=token)))
         if token in sequence.stop_token_ids:
@@ -374,7 +394,7 @@ class Engine:
             return deltas + ends
         except BaseException as exc:
             reraise_users_interrupt(exc)
-            logger.exception("the output of request %s failed in step %d", sequence.id, self._step)
+            RequestLogger(logger, sequence.id).exception("a request's output failed in step %d", self._step)
             failed = Failed(internal_error(exc))
             self._end(sequence, failed)
             return [Event(sequence.id, failed)]
@@ -424,5 +444,5 @@ def _delta(sequence: Sequence) -> Delta:
 
 
 def _too_slow(misses: int) -> GrammarError:
-    message = f"the grammar's bitmask was not ready in time in {misses} steps"
+    message = f"the grammar's bitmask was not ready in time {misses} times in a row"
     return GrammarError(kind=ErrorKind.TIMED_OUT, fault=Fault.CALLER, message=message, hint="make the grammar simpler")

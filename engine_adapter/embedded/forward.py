@@ -20,8 +20,21 @@ from engine_adapter.sampling.sampled import RowFlag, Sampled
 from engine_adapter.sampling.sampler import sample
 from structout.backend import Bitmask, Status
 from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
+from structout.observability.logs import RequestLogger
 
 logger = logging.getLogger(__name__)
+
+
+@attrs.frozen(eq=False)
+class Late:
+    """A sequence whose bitmask row was not there in time; its last token will be computed again.
+
+    Attributes:
+        has_missed: whether that is the doing of its own grammar, and not of one that shares a batch with it.
+    """
+
+    sequence: Sequence
+    has_missed: bool
 
 
 @attrs.frozen(eq=False)
@@ -40,12 +53,12 @@ class Computed:
     Attributes:
         tokens: what was sampled.
         failed: the sequences that cannot go on, and why.
-        late: the sequences whose bitmask row missed its budget; their last token will be computed again.
+        late: the sequences that sit this step out.
     """
 
     tokens: list[NewToken] = attrs.field(factory=list)
     failed: list[tuple[Sequence, GrammarError]] = attrs.field(factory=list)
-    late: list[Sequence] = attrs.field(factory=list)
+    late: list[Late] = attrs.field(factory=list)
 
 
 _Logits = list[tuple[Sequence, torch.Tensor]]
@@ -62,15 +75,16 @@ class Forward:
 
     Attributes:
         sampling: the sampler's state of the requests; they join and leave here.
+        filler: fills the bitmasks.
     """
 
     def __init__(self, runner: ModelRunner, bitmask_width: int, *, mask_budget_s: float = 0.05) -> None:
         self.sampling = SamplingBatch()
         self._runner = runner
-        self._filler = Filler(runner.max_rows, bitmask_width, budget_s=mask_budget_s)
+        self.filler = Filler(runner.max_rows, bitmask_width, budget_s=mask_budget_s)
 
     def close(self) -> None:
-        self._filler.close()
+        self.filler.close()
 
     def compute(self, plan: Plan) -> Computed:
         """Runs a plan. What goes wrong with one sequence is its own failure; the model's failure is the batch's.
@@ -80,7 +94,7 @@ class Forward:
         computed = Computed()
         constrained = [each for each in plan.sampled() if each.constraint is not None]
         constraints = [each.constraint for each in constrained if each.constraint is not None]
-        filling = self._filler.begin(constraints, fill_rows)
+        filling = self.filler.begin(constraints, fill_rows)
         try:
             try:
                 logits = self._launch(plan, computed)
@@ -109,12 +123,12 @@ class Forward:
                 chunk.sequence.move(Decoding() if chunk.completes else Prefilling(chunk.end))
             except BaseException as exc:
                 reraise_users_interrupt(exc)
-                logger.exception("the model failed on the prompt of request %s", chunk.sequence.id)
+                RequestLogger(logger, chunk.sequence.id).exception("the model failed on a prompt")
                 computed.failed.append((chunk.sequence, internal_error(exc)))
         return logits
 
     def _sample(self, logits: _Logits, bitmask: Bitmask, bitmask_rows: dict[str, int], computed: Computed) -> None:
-        lost = {sequence.id for sequence, _ in computed.failed} | {sequence.id for sequence in computed.late}
+        lost = {sequence.id for sequence, _ in computed.failed} | {late.sequence.id for late in computed.late}
         going_on = [(sequence, its_logits) for sequence, its_logits in logits if sequence.id not in lost]
         if not going_on:
             return
@@ -139,10 +153,10 @@ def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Compute
         if status is Status.OK:
             rows[sequence.id] = row
         elif status is Status.LATE:
-            computed.late.append(sequence)
+            computed.late.append(Late(sequence, row in filled.missed))
         elif (bug := filled.bugs.get(row)) is not None:
             # Told, not raised: a KeyboardInterrupt from the other thread would look like the user's in this one.
-            logger.error("filling the bitmask of request %s failed", sequence.id, exc_info=bug)
+            RequestLogger(logger, sequence.id).error("filling a bitmask failed", exc_info=bug)
             computed.failed.append((sequence, internal_error(bug)))
         elif status is not Status.FREE and sequence.constraint is not None:
             computed.failed.append((sequence, sequence.constraint.error_for(status)))

@@ -4,7 +4,9 @@ import attrs
 
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.embedded.pretrained import Loaded, Progress, load
+from engine_adapter.filling.isolation import Isolation
 from structout.compile import CompileService
+from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
 from structout.vocabularies import from_huggingface
 from structout.vocabulary import Vocabulary
@@ -12,12 +14,14 @@ from structout.vocabulary import Vocabulary
 
 @attrs.frozen(eq=False)
 class Local:
-    """What `open_local` puts together; `close` ends its threads."""
+    """What `open_local` puts together; `close` ends its threads and processes."""
 
     loaded: Loaded
     vocabulary: Vocabulary
     service: CompileService
     engine: Engine
+    sandbox: Sandbox | None = None
+    isolation: Isolation | None = None
 
     def encode_turn(self, text: str) -> tuple[int, ...]:
         """Token ids of a conversation in which a user says ``text`` and the model is to answer.
@@ -34,6 +38,10 @@ class Local:
     def close(self) -> None:
         self.engine.close()
         self.service.close()
+        if self.isolation is not None:
+            self.isolation.close()
+        if self.sandbox is not None:
+            self.sandbox.close()
 
 
 def open_local(
@@ -43,6 +51,9 @@ def open_local(
     max_len: int = 2048,
     device: str = "cpu",
     registry: Registry | None = None,
+    sandbox_workers: int = 0,
+    mask_budget_s: float = 0.05,
+    max_misses: int = 8,
     progress: Progress | None = None,
 ) -> Local:
     """Loads a model and makes an engine for it.
@@ -52,7 +63,10 @@ def open_local(
         max_rows: how many sequences run at once.
         max_len: most tokens of a sequence, prompt and answer; less if the model takes less.
         device: as torch names devices.
-        registry: the backends; those that are installed when not given.
+        registry: the backends; those that are installed when not given. With a sandbox they have to be installed.
+        sandbox_workers: how many processes try risky grammars; those that prove slow get processes of their own then.
+            With 0 every grammar is compiled in this process.
+        mask_budget_s, max_misses: see `Engine`.
         progress: called as loading goes on.
 
     Raises:
@@ -63,5 +77,9 @@ def open_local(
     vocabulary = from_huggingface(
         loaded.tokenizer, eos_token_ids=loaded.eos_token_ids, padded_size=loaded.runner.logit_width
     )
-    service = CompileService(registry or discover(), vocabulary)
-    return Local(loaded, vocabulary, service, Engine(loaded.runner, service))
+    registry = registry or discover()
+    sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers) if sandbox_workers else None
+    isolation = Isolation(registry, vocabulary) if sandbox_workers else None
+    service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolation.compile if isolation else None)
+    engine = Engine(loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses)
+    return Local(loaded, vocabulary, service, engine, sandbox, isolation)

@@ -131,7 +131,7 @@ class Sequence:
         text: the piece of text that each of ``tokens`` completed; at the end one more, what was left incomplete.
         constraint: its matcher; None for free text and while it is blocked.
         told: how much of it events have delivered.
-        misses: in how many steps its bitmask row was late.
+        misses: how often in a row its own bitmask row has missed its budget.
     """
 
     request: Request

@@ -1,5 +1,7 @@
 """One call that fills rows: what it works on belongs to it until it returns."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -28,6 +30,7 @@ class Call:
         bitmask: where the rows are written.
         rows: the row of each in ``bitmask``.
         restarts: whether ``constraints`` are in use by another call, and copies of them are filled in their stead.
+        began: when it was begun, by `time.monotonic`; in the future if it was not.
         filled: the constraints that were filled: ``constraints``, or their copies.
         outcome: None until it has returned; then a `Status` each, or what was raised, which no backend can do.
     """
@@ -37,11 +40,13 @@ class Call:
     bitmask: Bitmask
     rows: Sequence[int]
     restarts: bool = False
+    began: float = math.inf
     filled: Sequence[Constraint] = ()
     outcome: Statuses | BaseException | None = None
 
     def run(self, fill: FillRows) -> None:
         """Fills the rows. Never raises."""
+        self.began = time.monotonic()
         try:
             self.filled = list(map(restarted, self.constraints)) if self.restarts else self.constraints
             self.outcome = fill(self.filled, self.bitmask, self.rows)

@@ -25,7 +25,7 @@ from structout.backend import Bitmask
 from structout.constraint import Constraint
 
 _PATIENCE: Final = 2
-"""How many steps do without a batch before the constraints in it go on as copies."""
+"""How many times the budget has to pass before the constraints of a batch that does not return go on as copies."""
 
 
 class Filler:
@@ -90,6 +90,11 @@ class Filler:
         else:
             return False
         return True
+
+    @property
+    def misses(self) -> int:
+        """How often a row has missed a budget so far: see `Filled.missed`."""
+        return self._ledger.misses
 
     def is_busy(self, constraint: Constraint) -> bool:
         """Whether a call that was late still works on the constraint: nobody else may touch it until it does not."""

@@ -26,11 +26,14 @@ class Filled:
 
     Attributes:
         statuses: of each row; one whose status is not OK is all ones.
+        missed: the indices of the late rows that have had the budget once more, each in a call of its own. The others
+            that are late are in a batch with one that is slow, or have begun only now.
         replaced: by index, the constraint to go on with in the stead of one that a call may keep for ever.
         bugs: by index, what was raised while the row was filled, which no backend can do; the status is FAILED.
     """
 
     statuses: list[Status]
+    missed: set[int]
     replaced: dict[int, Constraint]
     bugs: dict[int, BaseException]
 
@@ -56,10 +59,13 @@ class _Lane:
         except IndexError:
             return None
 
-    def clear(self) -> None:
-        """Withdraws the calls that have not begun: they never do."""
+    def clear(self) -> list[Call]:
+        """Withdraws the calls that have not begun, and never do now."""
+        withdrawn = []
         while (call := self.take()) is not None:
             self.calls.remove(call)
+            withdrawn.append(call)
+        return withdrawn
 
 
 class Filling:
@@ -158,14 +164,16 @@ class Filling:
         """Sorts out what is over and what is late, without waiting. What is running keeps all that it has."""
         self._is_settled = True
         self._together.clear()
-        self._apart.clear()
+        unbegun = self._apart.clear()
         over: list[Call] = []
         running: list[Call] = []
+        filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
         if running:
-            self._leave_to(running)
-        filled = Filled([Status.LATE] * len(self.constraints), {}, {})
+            self._leave_to(running, filled)
+        # All threads for what is filled apart are in use, and may be for ever: that is to end, too.
+        filled.missed.update(index for call in unbegun for index in call.indices)
         for call in over:
             self._take(call, filled)
         for index, standing in self._awaited.items():
@@ -173,12 +181,14 @@ class Filling:
         if Status.LATE in filled.statuses:
             self.bitmask[[index for index, status in enumerate(filled.statuses) if status is Status.LATE]] = -1
         self._note_filled(filled)
+        self._ledger.misses += len(filled.missed)
         self._filled = filled
         return filled
 
-    def _leave_to(self, running: Sequence[Call]) -> None:
+    def _leave_to(self, running: Sequence[Call], filled: Filled) -> None:
         for call in running:
-            self._ledger.note_late(call)
+            for index, standing in zip(call.indices, self._ledger.note_late(call, self.budget_s), strict=True):
+                self._note_wait(index, standing, filled)
         if any(call.bitmask is self.bitmask for call in running):
             self._lease.renew()
 
@@ -190,6 +200,8 @@ class Filling:
             return self._fail(indices, outcome, filled)
         for index, status in zip(indices, outcome.tolist(), strict=True):
             filled.statuses[index] = _STATUSES[status]
+            if status == Status.LATE:  # by the matcher's own account
+                filled.missed.add(index)
         if call.bitmask is not self.bitmask:
             self.bitmask[indices] = call.bitmask[call.rows]
         if call.restarts:
@@ -200,8 +212,7 @@ class Filling:
         """Uses the row of a call of an earlier step, if that is over now."""
         call = standing.call
         if call is None or call.outcome is None or not standing.has_row:
-            standing.misses += 1
-            return None
+            return self._note_wait(index, standing, filled)
         if isinstance(call.outcome, BaseException):
             return self._fail([index], call.outcome, filled)
         at = call.position(standing.constraint)
@@ -210,6 +221,11 @@ class Filling:
         if call.restarts:
             filled.replaced[index] = call.filled[at]
         return None
+
+    def _note_wait(self, index: int, standing: Standing, filled: Filled) -> None:
+        """A row is late. That is held against its constraint if it was filled alone and had the budget once more."""
+        if standing.note_wait(self.budget_s) and standing.call is not None and not standing.call.is_batch:
+            filled.missed.add(index)
 
     def _fail(self, indices: Sequence[int], bug: BaseException, filled: Filled) -> None:
         for index in indices:

@@ -14,7 +14,7 @@ from engine_adapter.filling.spares import Spares, Worker
 from structout.backend import BitmaskRow, Finding, Status
 from structout.compile.sandbox.limits import Limits
 from structout.compile.sandbox.messages import read_error
-from structout.compile.sandbox.verdicts import verdict, was_killed_from_outside
+from structout.compile.sandbox.verdicts import verdict, was_computing, was_killed_from_outside
 from structout.errors import ErrorKind, GrammarError
 from structout.processes import Cause, Ended, Stop
 from structout.result import Err, Ok, Result
@@ -25,7 +25,15 @@ ATTEMPTS: Final = 3
 
 
 class Overdue(Exception):
-    """A process was killed because a row took too long."""
+    """A process was killed because a row took too long.
+
+    Attributes:
+        was_computing: whether it worked on the row for most of that time; else it waited for a processor.
+    """
+
+    def __init__(self, seconds: float, *, was_computing: bool) -> None:
+        super().__init__(f"there was no row within {seconds:g} s")
+        self.was_computing = was_computing
 
 
 class Lost(Exception):
@@ -103,7 +111,7 @@ class Host:
                     np.copyto(row, worker.row)
                     return self._number, _checked(answer)
                 if answer.cause is Cause.DEADLINE:
-                    raise Overdue(f"there was no row within {self._fill_s:g} s")
+                    raise Overdue(self._fill_s, was_computing=was_computing(answer, self._fill_s))
                 if attempt == ATTEMPTS or not was_killed_from_outside(answer):
                     raise Lost(answer.describe())
             raise AssertionError("the last attempt returns or raises")

@@ -1,6 +1,7 @@
 """What is remembered of constraints that were late: how they are filled from now on, and the call that has them."""
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,7 +23,8 @@ class Standing:
         is_slow: whether it was late all by itself, and not only a row of a late batch.
         call: the call that was late and has it, or has its row; None if there is none.
         tokens: the constraint's when ``call`` was noted: the state that its row is for.
-        misses: how many steps did without ``call``.
+        misses: how many times the budget has passed since ``call`` was waited for.
+        next_miss: by `time.monotonic`, when it has passed once more.
         seen: the step that last had this constraint.
     """
 
@@ -31,6 +33,7 @@ class Standing:
     call: Call | None = None
     tokens: tuple[int, ...] = ()
     misses: int = 0
+    next_miss: float = 0.0
     seen: int = 0
 
     @property
@@ -38,8 +41,16 @@ class Standing:
         return self.call is not None and not self.call.is_over
 
     def wants_copy(self, patience: int) -> bool:
-        """Whether a batch has kept the constraint from that many steps, so that it should go on as a copy."""
+        """Whether a batch has kept the constraint that many times the budget, so that it should go on as a copy."""
         return self.call is not None and not self.call.is_over and self.call.is_batch and self.misses >= patience
+
+    def note_wait(self, budget_s: float) -> bool:
+        """A step goes on without ``call``; whether the budget has passed once more. Steps may be far shorter."""
+        if (now := time.monotonic()) < self.next_miss:
+            return False
+        self.misses += 1
+        self.next_miss = now + budget_s
+        return True
 
     @property
     def has_row(self) -> bool:
@@ -52,10 +63,12 @@ class Ledger:
 
     Attributes:
         late_returned: set by the threads that fill whenever a call returns that was late.
+        misses: how often a row has missed a budget so far, by its own doing.
     """
 
     def __init__(self) -> None:
         self.late_returned = threading.Event()
+        self.misses = 0
         self._standings: dict[int, Standing] = {}
         self._step = 0
 
@@ -75,13 +88,18 @@ class Ledger:
     def find(self, constraint: Constraint) -> Standing | None:
         return self._standings.get(id(constraint))
 
-    def note_late(self, call: Call) -> None:
-        """A call has not returned: its constraints are its own until it does."""
+    def note_late(self, call: Call, budget_s: float) -> list[Standing]:
+        """A call has not returned: its constraints are its own until it does. Returns their standings."""
+        standings, began = [], min(call.began, time.monotonic())
         for constraint in call.constraints:
             standing = self._standings.setdefault(id(constraint), Standing(constraint))
             standing.is_slow |= not call.is_batch
             standing.call, standing.tokens = call, constraint.tokens
-            standing.misses, standing.seen = 1, self._step
+            # Half the first time: it may have begun a little after the wait for it.
+            standing.misses, standing.next_miss = 0, began + budget_s / 2
+            standing.seen = self._step
+            standings.append(standing)
+        return standings
 
     def note_filled(self, before: Constraint, after: Constraint, *, in_time: bool) -> None:
         """A constraint has its row. One that was only in a late batch and was in time by itself is like any other."""

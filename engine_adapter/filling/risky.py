@@ -32,8 +32,8 @@ class RiskyGrammars:
         backend: the backend's id.
         most: how many grammars there may be at a time, each with a process; more are refused with OVERLOADED.
         limits: of compiling a grammar: seconds of the clock; and of memory, its matchers included.
-        fill_s: seconds that one row may take; then its process is killed, and its sequence ends as TIMED_OUT. Other
-            sequences of that grammar are late as long.
+        fill_s: seconds that one row may take; then its process is killed, and its sequence ends as TIMED_OUT, the
+            caller's fault if the process was computing. Other sequences of that grammar are late as long.
         plugins: plugins that are not installed but passed in process, each as ``module:attribute``.
         disable: as given to `structout.discovery.discover`.
     """
@@ -82,6 +82,11 @@ class RiskyGrammars:
                 host.close()
                 return refused
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there may be one more; not for long, where several threads compile."""
+        return len(self._hosts) < self._most
+
     def pids(self) -> tuple[int, ...]:
         """Of the processes that hold a grammar."""
         return tuple(pid for host in list(self._hosts) if (pid := host.pid) is not None)
@@ -115,9 +120,11 @@ class _RemoteBackend(BoundBackend):
         failed = super().failure(what, cause)
         if not isinstance(cause, Overdue):
             return failed
+        fault, hint = Fault.SERVICE, "send it again, or make the grammar simpler"
+        if cause.was_computing:
+            fault, hint = Fault.CALLER, "make the grammar simpler"
         message = "a bitmask of this grammar took too long"
-        hint = "make the grammar simpler"
-        return attrs.evolve(failed, kind=ErrorKind.TIMED_OUT, fault=Fault.CALLER, message=message, hint=hint)
+        return attrs.evolve(failed, kind=ErrorKind.TIMED_OUT, fault=fault, message=message, hint=hint)
 
 
 def _too_many(most: int) -> GrammarError:

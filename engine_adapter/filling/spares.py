@@ -22,8 +22,8 @@ from structout.processes import Ended, LineProcess, Stop
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
 
-START_S: Final = 120.0
-"""What loading a backend may take."""
+START_S: Final = 600.0
+"""What loading a backend may take: seconds of work, but at low priority on a busy machine."""
 
 
 @attrs.frozen(eq=False)

@@ -1,6 +1,7 @@
 """Filling under a budget: who is late sits the step out, and nobody else notices."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -113,6 +114,35 @@ def test_one_that_is_held_is_late_and_nobody_else(
     assert step(filler, constraints, budget_s=FOREVER_S).statuses == [OK, OK, OK]
     assert [matcher(each).fills for each in constraints] == [3, 1, 3], "the late row is used, and not filled again"
     assert [matcher(each).touches for each in constraints] == [[], [], []]
+
+
+def test_only_who_is_slow_by_itself_misses_the_budget(
+    make_filler: MakeFiller, held: Callable[[Constraint], None]
+) -> None:
+    filler = make_filler()
+    alone, batch = started(held_grammar(), 1), started(held_grammar(BatchBackend), 2)
+    constraints = [*batch, *alone]
+    held(batch[0])
+    held(alone[0])
+    filled = step(filler, constraints)
+    assert (filled.statuses, filled.missed) == ([LATE, LATE, LATE], {2}), "of a batch nobody knows who it is"
+    assert filler.misses == 1
+    while not (filled := step(filler, constraints)).replaced:
+        assert filled.missed <= {2}
+    assert filled.statuses == [OK, OK, LATE]
+
+
+def test_a_budget_is_missed_once_for_each_time_that_it_passes(
+    make_filler: MakeFiller, held: Callable[[Constraint], None]
+) -> None:
+    filler = make_filler(0.01)
+    constraints = started(held_grammar(), 2)
+    held(constraints[0])
+    assert step(filler, constraints).missed == {0}
+    began, misses = time.monotonic(), 0
+    while misses < 3:  # steps may take far less time
+        misses += step(filler, constraints).missed == {0}
+    assert time.monotonic() - began >= 2 * 0.01
 
 
 def test_two_that_are_held_in_one_step_hold_up_nobody(

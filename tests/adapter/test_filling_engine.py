@@ -1,6 +1,8 @@
 """The embedded engine with fills that do not return: who is held fails or goes on, and nobody else's output changes."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 import pytest
@@ -9,12 +11,12 @@ from engine_adapter.embedded.engine import Engine, Event, run
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Delta, Failed, Finished, Outcome
 from engine_adapter.sampling import SamplingParams
-from structout import Choice, ErrorKind
-from structout.backend import Matcher
+from structout import BackendInfo, Choice, ErrorKind, Vocabulary
+from structout.backend import Backend, Matcher
 from structout.compile import CompileService
 from structout.discovery import discover
-from tests.adapter.held import Gate, HeldMatcher
-from tests.fakes import BYTES, ScriptedRunner, TriePlugin, trie_info
+from tests.adapter.held import BatchBackend, Gate, HeldMatcher
+from tests.fakes import BYTES, ScriptedRunner, TrieMatcher, TriePlugin, trie_info
 
 
 @pytest.fixture
@@ -24,21 +26,45 @@ def gate() -> Iterator[Gate]:
     gate.release()
 
 
+MakeEngine = Callable[..., Engine]
+HELD = "held"
+
+
 @pytest.fixture
-def engine(gate: Gate) -> Iterator[Engine]:
+def make_engine(gate: Gate) -> Iterator[MakeEngine]:
+    """Engines whose backend ``held`` fills behind the gate. ``batch`` fills in batches, only `HELD` behind the gate."""
+
     def held(*args: object) -> Matcher:
         return attrs.evolve(HeldMatcher(*args), gate=gate)  # type: ignore[arg-type]
 
-    plugin = TriePlugin(trie_info("held", held), trie_info())
+    def held_or_not(options: frozenset[bytes], *args: object) -> Matcher:
+        return (held if HELD.encode() in options else TrieMatcher)(options, *args)  # type: ignore[arg-type]
+
+    def create(vocabulary: Vocabulary) -> Backend:
+        return BatchBackend(vocabulary, held_or_not)
+
+    batch = BackendInfo(id="batch", create=create, spec_kinds=frozenset({"choice"}))
+    plugin = TriePlugin(trie_info("held", held), trie_info(), batch)
     service = CompileService(discover(plugins={"test": plugin}, entry_points=[], disable=[]), BYTES)
-    engine = Engine(ScriptedRunner(), service)
-    yield engine
-    engine.close()
+    made: list[Engine] = []
+
+    def make(**options: Any) -> Engine:
+        made.append(Engine(ScriptedRunner(), service, **options))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        engine.close()
     service.close()
 
 
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    return make_engine()
+
+
 def request(id: str, *, backend: str = "trie") -> Request:
-    spec = None if id == "free" else Choice(("yes", "maybe", "abcd"))
+    spec = None if id == "free" else Choice(("yes", "maybe", "abcd", *([HELD] if id == HELD else [])))
     sampling = SamplingParams(seed=1)
     return Request(id=id, prompt=(1, 2, 3), max_tokens=8, spec=spec, backend=backend, sampling=sampling)
 
@@ -70,3 +96,25 @@ def test_a_fill_that_returns_later_changes_no_output(engine: Engine, gate: Gate)
     assert not events
     gate.release()
     assert ends(list(run(engine, [])))["a"] == expected
+
+
+def test_who_shares_a_batch_with_one_that_never_returns_misses_nothing(make_engine: MakeEngine, gate: Gate) -> None:
+    engine = make_engine(max_misses=0)
+    innocent = [request(str(number), backend="batch") for number in range(3)]
+    expected = ends(list(run(engine, innocent)))
+    gate.hold()
+    outcomes = ends(list(run(engine, [innocent[0], request(HELD, backend="batch"), *innocent[1:]])))
+    held = outcomes.pop(HELD)
+    assert isinstance(held, Failed)
+    assert held.error.kind is ErrorKind.TIMED_OUT
+    assert outcomes == expected
+    assert all(isinstance(outcome, Finished) for outcome in expected.values())
+
+
+def test_a_fill_that_is_within_the_budget_is_waited_for(make_engine: MakeEngine, gate: Gate) -> None:
+    expected = ends(list(run(make_engine(), [request("a")])))
+    gate.hold()
+    releasing = threading.Timer(0.2, gate.release)
+    releasing.start()
+    assert ends(list(run(make_engine(mask_budget_s=3600.0, max_misses=0), [request("a", backend="held")]))) == expected
+    releasing.join()

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 
 from engine_adapter.embedded.engine import Engine, run
 from engine_adapter.embedded.request import Request
+from engine_adapter.filling.host import Overdue
 from engine_adapter.filling.risky import RiskyGrammars
 from engine_adapter.outcome import Delta, Failed, Finished, Outcome
 from engine_adapter.sampling import SamplingParams
-from structout import Choice, ErrorKind, GrammarError, JsonSchema, Ok, Result, Status, Vocabulary
+from structout import Choice, ErrorKind, Fault, GrammarError, JsonSchema, Ok, Result, Status, Vocabulary
 from structout.compile import Pending
 from structout.compile.sandbox import Limits
 from structout.constraint import Constraint
@@ -158,8 +159,16 @@ def test_what_hangs_is_timed_out_and_nobody_else(impatient: RiskyGrammars) -> No
     waiting.join()
     assert served == [row_of(local("xfe"))]
     assert guilty.error is not None
-    assert (guilty.error.kind, guilty.error.consequence.http_status) == (ErrorKind.TIMED_OUT, 400)
+    assert (guilty.error.kind, guilty.error.fault) == (ErrorKind.TIMED_OUT, Fault.SERVICE), "it slept"
     assert after(grammar, "xfellow.").is_accepting
+
+
+@pytest.mark.parametrize(("was_computing", "http_status"), [(True, 400), (False, 504)])
+def test_a_row_that_takes_too_long_is_the_specs_fault_if_its_process_was_computing(
+    grammar: Grammar, was_computing: bool, http_status: int
+) -> None:
+    error = grammar.backend.failure("a matcher", Overdue(0.3, was_computing=was_computing))
+    assert (error.kind, error.consequence.http_status) == (ErrorKind.TIMED_OUT, http_status)
 
 
 def test_a_process_that_somebody_kills_costs_nothing(grammars: RiskyGrammars, grammar: Grammar) -> None:

@@ -512,14 +512,14 @@ def test_logprobs_are_reported_for_each_token(engine: Engine) -> None:
 
 @attrs.define(eq=False)
 class LateMatcher(TrieMatcher):
-    """Misses its budget in every other fill, or in all."""
+    """Misses its budget in two of three fills, or in all."""
 
     always: ClassVar[bool] = False
     fills: int = 0
 
     def fill(self, row: BitmaskRow) -> Status:
         self.fills += 1
-        if self.always or self.fills % 2:
+        if self.always or self.fills % 3:
             row.fill(0)
             return Status.LATE
         return TrieMatcher.fill(self, row)
@@ -543,13 +543,48 @@ def test_a_late_row_leaves_its_step_and_changes_no_output(prompt_length: int) ->
         )
         for backend in ("late", "trie", "never")
     ]
-    engine = Engine(ScriptedRunner(), service, step_tokens=16)
+    engine = Engine(ScriptedRunner(), service, step_tokens=16, max_misses=2)
     outcomes = ends(list(run(engine, requests)))
     never = outcomes.pop("never")
     assert isinstance(never, Failed)
     assert (never.error.kind, never.error.consequence.http_status) == (ErrorKind.TIMED_OUT, 400)
     assert isinstance(outcomes["trie"], Finished)
-    assert outcomes["late"] == outcomes["trie"]
+    assert outcomes["late"] == outcomes["trie"], "it was late more than twice, but never more than twice in a row"
+    assert "3 times in a row" in never.error.message
+
+
+def test_what_waits_for_grammars_can_be_watched(engine: Engine) -> None:
+    assert len(engine.blocked) == 0
+    service = CompileService(discover(plugins={"trie": TriePlugin()}, entry_points=[]), BYTES, threads=0)
+    waiting = Engine(ScriptedRunner(), service)
+    waiting.add(Request(id="a", prompt=prompt("x"), spec=Choice(("yes",))))
+    waiting.step()
+    assert len(waiting.blocked) == 1
+    service.close()
+    list(run(waiting, []))
+    assert len(waiting.blocked) == 0
+
+
+@attrs.frozen
+class FailsOn:
+    """A model that fails on the prompts of one request."""
+
+    inner: ScriptedRunner
+    fails_on: tuple[int, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def prefill(self, row: int, tokens: Any, start: int) -> torch.Tensor:
+        if tuple(tokens) == self.fails_on:
+            raise MemoryError
+        return self.inner.prefill(row, tokens, start)
+
+
+def test_what_is_logged_of_a_request_has_its_id(service: CompileService, caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine(FailsOn(ScriptedRunner(), prompt("bad")), service)
+    ends(list(run(engine, [Request(id="r-7", prompt=prompt("bad")), Request(id="good", prompt=prompt("x"))])))
+    assert [record.__dict__.get("request_id") for record in caplog.records] == ["r-7"]
 
 
 STATES: tuple[State, ...] = (

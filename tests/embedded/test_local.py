@@ -1,0 +1,74 @@
+"""What `open_local` puts together: with a sandbox, what it found slow is compiled elsewhere, and `close` ends all."""
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from engine_adapter.embedded import local as local_module
+from engine_adapter.embedded.local import open_local
+from structout import Choice, Ok, Result
+from structout.compile.sandbox import Tried
+from structout.discovery import Registry, discover
+from structout.errors import GrammarError
+from structout.grammar import BoundBackend, Grammar
+from structout.processes import Stop
+from structout.spec import GrammarSpec
+from structout.vocabulary import Vocabulary
+from tests.fakes import BYTES, ScriptedRunner, TriePlugin, trie_info
+
+TRIED = Tried(backend="trie", compile_s=1.0, slowest_fill_s=1.0, fills=1, grown_bytes=0)
+RISKY = Choice(("risky for what was never measured",))
+
+
+class Closes:
+    made: ClassVar[list["Closes"]] = []
+    is_closed = False
+
+    def __init__(self, registry: Registry, vocabulary: Vocabulary, *, workers: int = 0) -> None:
+        self.workers = workers
+        self.made.append(self)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Through(Closes):
+    """A sandbox that everything comes through."""
+
+    def run(self, spec: GrammarSpec, **_: object) -> Result[Tried, GrammarError]:
+        return Ok(TRIED)
+
+
+class Elsewhere(Closes):
+    """Compiles everything apart, in name."""
+
+    def compile(self, spec: GrammarSpec, tried: Tried, stop: Stop) -> Result[Grammar, GrammarError]:
+        assert tried is TRIED
+        return BoundBackend.create(trie_info("elsewhere"), None, BYTES).unwrap().compile(spec)
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded(*_: object, **__: object) -> Any:
+        return SimpleNamespace(runner=ScriptedRunner(), tokenizer=None, eos_token_ids=())
+
+    for name, value in {
+        "load": loaded,
+        "from_huggingface": lambda *_, **__: BYTES,
+        "Sandbox": Through,
+        "Isolation": Elsewhere,
+    }.items():
+        monkeypatch.setattr(local_module, name, value)
+    monkeypatch.setattr(Closes, "made", [])
+
+
+@pytest.mark.parametrize(("workers", "backend"), [(0, "trie"), (3, "elsewhere")])
+def test_with_a_sandbox_what_was_slow_is_compiled_elsewhere(workers: int, backend: str) -> None:
+    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
+    local = open_local("scripted", registry=registry, sandbox_workers=workers)
+    assert local.service.compile(RISKY, backend="trie").unwrap().backend.id == backend
+    local.close()
+    assert [id(each) for each in Closes.made] == ([id(local.sandbox), id(local.isolation)] if workers else [])
+    assert [each.workers for each in Closes.made[:1]] == ([workers] if workers else [])
+    assert all(each.is_closed for each in Closes.made)
