@@ -17,7 +17,7 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-LONGEST = ("tests/test_validity.py", "tests/laws/", "tests/embedded/test_pretrained.py")
+LONGEST = ("tests/laws/", "tests/embedded/test_pretrained.py", "tests/compile/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

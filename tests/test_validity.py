@@ -17,6 +17,7 @@ def local() -> Iterator[Local]:
     local.close()
 
 
+@pytest.mark.validity
 @pytest.mark.model
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_finished_outputs_are_valid(local: Local, backend: str) -> None:

@@ -67,6 +67,12 @@ def _be_killed_the_first_time(marks: Sequence[TextIO]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _interrupt() -> None:
+    """What Ctrl-C does, also where the shell lets its background jobs ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)
+
+
 DEEDS: Final[Mapping[str, Callable[[Sequence[TextIO]], object]]] = {
     "segfault": lambda _: _segfault(),
     "abort": lambda _: os.abort(),
@@ -77,7 +83,7 @@ DEEDS: Final[Mapping[str, Callable[[Sequence[TextIO]], object]]] = {
     "allocate in C++": lambda _: _give_up(b"terminate called after throwing an instance of 'std::bad_alloc'"),
     "allocate in Rust": lambda _: _give_up(b"memory allocation of 8589934592 bytes failed"),
     "raise SystemExit": lambda _: sys.exit("not me"),
-    "raise KeyboardInterrupt": lambda _: signal.raise_signal(signal.SIGINT),
+    "raise KeyboardInterrupt": lambda _: _interrupt(),
     "print": lambda _: os.write(1, f"{SAID}\n".encode()),
     "read": lambda _: os.read(0, 100),
     "claim": lambda _: _say(b'{"job": 0, "tried": {"backend": "hazards"}, "is_last": false}\n'),
