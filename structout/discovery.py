@@ -9,6 +9,7 @@ and what was switched off are told apart, each with the distribution it comes fr
 """
 
 import enum
+import importlib
 import importlib.metadata
 import logging
 import os
@@ -200,6 +201,22 @@ def discover(
     hooks = [loaded for source in _sources(entry_points, plugins or {}) if (loaded := _load(source, off, problems))]
     described = [(each, info) for each in hooks for info in _describe(each, problems)]
     return Registry(_usable(described, off, problems), tuple(problems), tuple(hooks))
+
+
+def plugins_named(names: Iterable[str]) -> dict[str, object]:
+    """Plugins that are not installed, for `discover`; each is given as ``module:attribute``, a class is called.
+
+    Raises what importing them raises, and ValueError for a name that is not of this form.
+    """
+    return {name: _named(name) for name in names}
+
+
+def _named(name: str) -> object:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ValueError(f"a plugin is given as MODULE:ATTRIBUTE, not {name!r}")
+    plugin = getattr(importlib.import_module(module), attribute)
+    return plugin() if isinstance(plugin, type) else plugin
 
 
 def _disabled_by_environment() -> list[str]:

@@ -1,10 +1,13 @@
 """A model in this process, ready for requests: weights, vocabulary, compile service and engine put together."""
 
+import functools
+
 import attrs
 
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.embedded.pretrained import Loaded, Progress, load
 from engine_adapter.filling.isolation import Isolation
+from engine_adapter.filling.risky import RiskyGrammars
 from structout.compile import CompileService
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
@@ -79,7 +82,7 @@ def open_local(
     )
     registry = registry or discover()
     sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers) if sandbox_workers else None
-    isolation = Isolation(registry, vocabulary) if sandbox_workers else None
+    isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
     service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolation.compile if isolation else None)
     engine = Engine(loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses)
     return Local(loaded, vocabulary, service, engine, sandbox, isolation)

@@ -2,18 +2,16 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from engine_adapter.filling.risky import RiskyGrammars
 from structout.compile.sandbox import Limits, Tried
-from structout.discovery import Registry
 from structout.errors import GrammarError
 from structout.grammar import Grammar
 from structout.processes import Stop
 from structout.result import Ok, Result
 from structout.spec import GrammarSpec
-from structout.vocabulary import Vocabulary
 
 _LIMITS: Final = Limits()
 
@@ -22,33 +20,19 @@ class Isolation:
     """`RiskyGrammars` of every backend, each made when it is first needed. Safe to use from any thread.
 
     Args:
-        registry: what is installed.
-        vocabulary: what to compile for.
+        make: makes the `RiskyGrammars` of the backend with an id: what they are made with is set there.
         slow_fill_s: a grammar whose slowest fill took longer when it was tried gets a process; 0 for every grammar
             that had to be tried.
         slow_compile_s: so does one that took longer to compile, if there is room; else this process compiles it once
             more.
-        most, limits, fill_s, plugins, disable: see `RiskyGrammars`; ``most`` and its processes are per backend.
     """
 
     def __init__(
-        self,
-        registry: Registry,
-        vocabulary: Vocabulary,
-        *,
-        slow_fill_s: float = 0.005,
-        slow_compile_s: float = 0.1,
-        most: int = 8,
-        limits: Limits = _LIMITS,
-        fill_s: float = 0.3,
-        plugins: Sequence[str] = (),
-        disable: Collection[str] | None = None,
+        self, make: Callable[[str], RiskyGrammars], *, slow_fill_s: float = 0.005, slow_compile_s: float = 0.1
     ) -> None:
+        self._make = make
         self._slow_fill_s = slow_fill_s
         self._slow_compile_s = slow_compile_s
-        self._make: Callable[[str], RiskyGrammars] = lambda backend: RiskyGrammars(
-            registry, vocabulary, backend, most=most, limits=limits, fill_s=fill_s, plugins=plugins, disable=disable
-        )
         self._lock = threading.Lock()
         self._made: dict[str, RiskyGrammars] = {}
         self._in_use: weakref.WeakValueDictionary[tuple[str, str], Grammar] = weakref.WeakValueDictionary()

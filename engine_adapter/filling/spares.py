@@ -1,29 +1,25 @@
 """Processes for risky grammars, started ahead: loading a backend takes longer than anybody wants to wait."""
 
-import json
 import mmap
 import tempfile
 import threading
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
 
 from structout.backend import BitmaskRow
-from structout.compile.sandbox.installed import versions
-from structout.compile.sandbox.messages import read_error
-from structout.compile.sandbox.vocabulary import pack
+from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
 from structout.discovery import Registry
-from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
-from structout.processes import Ended, LineProcess, Stop
+from structout.errors import ErrorKind, GrammarError, describe_exception
+from structout.processes import LineProcess, Stop
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
 
-START_S: Final = 600.0
-"""What loading a backend may take: seconds of work, but at low priority on a busy machine."""
+_CANNOT_START: Final = "the processes for risky grammars cannot be started; the operator's log says why"
 
 
 @attrs.frozen(eq=False)
@@ -65,18 +61,9 @@ class Spares:
         memory_bytes: int,
     ) -> None:
         self._row_bytes = 4 * vocabulary.bitmask_width
-        self._vocabulary = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        self._vocabulary.write(pack(vocabulary))
-        self._vocabulary.flush()
-        self._opening: dict[str, Any] = {
-            "vocabulary": self._vocabulary.fileno(),
-            "fingerprint": vocabulary.fingerprint,
-            "backends": versions(registry),
-            "backend": backend,
-            "plugins": list(plugins),
-            "disable": None if disable is None else list(disable),
-            "memory_bytes": memory_bytes,
-        }
+        self._opening = Opening(registry, vocabulary, plugins, disable)
+        self._backend = backend
+        self._memory_bytes = memory_bytes
         self._closing = Stop()
         self._lock = threading.Lock()
         # Workers die with the thread that started them, so these threads stay.
@@ -101,7 +88,7 @@ class Spares:
             if isinstance(started := self._ahead.result(), Ok):
                 started.value.process.close()
             self._starters.shutdown()
-        self._vocabulary.close()
+        self._opening.close()
 
     def _start(self) -> _Started:
         """A worker that is ready. Never raises."""
@@ -109,30 +96,14 @@ class Spares:
             with tempfile.TemporaryFile() as file:
                 file.truncate(self._row_bytes)
                 row = np.frombuffer(mmap.mmap(file.fileno(), self._row_bytes), np.int32)
-                fds = (self._opening["vocabulary"], file.fileno())
+                fds = (self._opening.vocabulary_fd, file.fileno())
                 process = LineProcess("engine_adapter.filling.worker", pass_fds=fds)
-                opening = json.dumps(self._opening | {"row": file.fileno()}).encode()
+                opening = self._opening.line(backend=self._backend, memory_bytes=self._memory_bytes, row=file.fileno())
                 answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=self._closing)
-            if (error := _start_error(answer)) is None:
+            if (error := start_error(answer, _CANNOT_START, ErrorKind.UNAVAILABLE)) is None:
                 return Ok(Worker(process, row))
             process.close()
         except Exception as exc:
             # Out of processes, descriptors or memory: the next one may have more luck.
-            error = _cannot_start(describe_exception(exc))
+            error = cannot_start(_CANNOT_START, describe_exception(exc))
         return Err(error)
-
-
-def _start_error(answer: bytes | Ended) -> GrammarError | None:
-    """Why a worker is not ready, by its answer; None if it is."""
-    if isinstance(answer, Ended):
-        return _cannot_start(answer.describe())
-    try:
-        data = json.loads(answer)
-        return None if data == {"ready": True} else read_error(data["error"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return _cannot_start("it gave no valid answer")
-
-
-def _cannot_start(detail: str) -> GrammarError:
-    message = "the processes for risky grammars cannot be started; the operator's log says why"
-    return GrammarError(kind=ErrorKind.UNAVAILABLE, fault=Fault.SERVICE, message=message, detail=detail)

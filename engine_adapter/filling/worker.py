@@ -6,7 +6,6 @@ compile. Every other brings one matcher up to date and asks for its row, written
 """
 
 import mmap
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +14,10 @@ import numpy as np
 
 from structout.backend import BitmaskRow, Finding, Status
 from structout.compile.backends import BoundBackends
-from structout.compile.sandbox.installed import same_backends
 from structout.compile.sandbox.limits import limit_memory
-from structout.compile.sandbox.vocabulary import unpack
+from structout.compile.sandbox.starting import cannot_start, load
 from structout.constraint import Constraint
-from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
+from structout.errors import GrammarError, describe_exception
 from structout.grammar import BoundBackend, Grammar
 from structout.processes.child import Lines, be_expendable
 from structout.result import Err, Ok, Result
@@ -44,19 +42,13 @@ def main() -> None:
 def _open(opening: Mapping[str, Any]) -> "Result[Desk, GrammarError]":
     """What the first line describes. Never raises."""
     try:
-        file = opening["vocabulary"]
-        vocabulary = unpack(os.pread(file, os.fstat(file).st_size, 0))
-        if vocabulary.fingerprint != opening["fingerprint"]:
-            raise ValueError("the vocabulary has another fingerprint")
-        registry = same_backends(opening["backends"], opening["plugins"], opening["disable"])
+        registry, vocabulary = load(opening)
         bound = registry.find(opening["backend"]).and_then(BoundBackends(vocabulary).bind)
         row = np.frombuffer(mmap.mmap(opening["row"], 4 * vocabulary.bitmask_width), np.int32)
         limit_memory(opening["memory_bytes"])
         return bound.map(lambda backend: Desk(backend, row))
     except Exception as exc:
-        message = "the process for risky grammars cannot be started"
-        detail = describe_exception(exc)
-        return Err(GrammarError(kind=ErrorKind.UNAVAILABLE, fault=Fault.SERVICE, message=message, detail=detail))
+        return Err(cannot_start("the process for risky grammars cannot be started", describe_exception(exc)))
 
 
 class Desk:

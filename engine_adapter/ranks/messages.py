@@ -47,7 +47,7 @@ class Agreed:
     """What all ranks do in this step. No id is in two of these.
 
     Attributes:
-        ready: ids of requests that all ranks have all for now, by arrival.
+        ready: ids of requests that became ready on the last of the ranks, by arrival.
         ended: ids of requests that end now, by arrival, with what they end with.
         late: ids of requests that sit this step out.
     """

@@ -1,15 +1,14 @@
 """How long to wait for a process that may hang, on a machine that others use as well."""
 
-import os
 import time
-from pathlib import Path
 from typing import Final
 
 import attrs
 
+from structout.processes.usage import cpu_seconds, is_running
+
 MOST: Final = 6
 """Times the limit that it may take by the clock in any case."""
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @attrs.frozen
@@ -30,7 +29,7 @@ class Patience:
 
     @_used.default
     def _used_before(self) -> float:
-        return _cpu_seconds(self.pid)
+        return cpu_seconds(self.pid) or 0.0
 
     @property
     def left_s(self) -> float:
@@ -42,22 +41,5 @@ class Patience:
         if self.left_s > 0:
             return False
         is_late = self.left_s <= self.limit_s * (1 - MOST)
-        return is_late or not _is_running(self.pid) or _cpu_seconds(self.pid) - self._used >= self.limit_s
-
-
-def _fields(stat: Path) -> list[str]:
-    """The fields of a stat file behind the name, which may have spaces in it; none where there is no such file."""
-    try:
-        return stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = _fields(Path(f"/proc/{pid}/stat"))
-    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
-
-
-def _is_running(pid: int) -> bool:
-    """Whether one of its threads runs, or waits for nothing but the CPU."""
-    return any(_fields(thread / "stat")[:1] == ["R"] for thread in Path(f"/proc/{pid}/task").glob("*"))
+        used = (cpu_seconds(self.pid) or 0.0) - self._used
+        return is_late or used >= self.limit_s or not is_running(self.pid)

@@ -1,7 +1,6 @@
 """Which backend is tested, in a form that another process can find it by."""
 
 import base64
-import importlib
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import attrs
 
 from structout.backend import BackendInfo
-from structout.discovery import RegisteredBackend, Registry, discover
+from structout.discovery import RegisteredBackend, Registry, discover, plugins_named
 from structout.errors import ErrorKind, GrammarError, describe_exception
 from structout.result import Err, Ok, Result
 
@@ -64,12 +63,4 @@ def registry(plugins: Iterable[str] = ()) -> Registry:
 
     Raises what importing them raises, and ValueError for one that is not of this form.
     """
-    return discover(plugins={name: _load(name) for name in plugins})
-
-
-def _load(name: str) -> object:
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise ValueError(f"a plugin is given as MODULE:ATTRIBUTE, not {name!r}")
-    plugin = getattr(importlib.import_module(module), attribute)
-    return plugin() if isinstance(plugin, type) else plugin
+    return discover(plugins=plugins_named(plugins))

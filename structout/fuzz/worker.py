@@ -1,52 +1,40 @@
 """The process that a backend under test lives in: ``python -m structout.fuzz.worker``. It may crash, hang or be killed.
 
-It reads one JSON object a line from what was its standard input and answers each with one on what was its standard
-output: a plugin that reads finds nothing, and what native code prints goes to standard error. The first line says which
-backend, on which vocabulary, under which limit.
+It answers lines, as `structout.processes.child.Lines` does. The first says which backend, on which vocabulary, under
+which limit.
 """
 
-import json
-import os
-import resource
 from typing import Any
 
+from structout.compile.sandbox.limits import limit_memory
 from structout.errors import GrammarError
 from structout.fuzz.jobs import JOBS
 from structout.fuzz.law import Broken
 from structout.fuzz.target import Target
 from structout.fuzz.vocabulary import VOCABULARIES
 from structout.grammar import BoundBackend
-from structout.processes.usage import address_space, resident_bytes
+from structout.processes.child import Lines
+from structout.processes.usage import resident_bytes
 from structout.result import Err, Ok, Result
 
 
 def main() -> None:
-    jobs = os.fdopen(os.dup(0), encoding="utf-8")
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-
-    def answer(data: dict[str, Any]) -> None:
-        answers.write(json.dumps(data) + "\n")
-        answers.flush()
-
-    match _bind(json.loads(jobs.readline())):
+    lines = Lines()
+    questions = iter(lines)
+    match _bind(next(questions)):
         case Err(error):
-            answer({"error": error.to_json(with_detail=True)})
+            lines.write({"error": error.to_json(with_detail=True)})
         case Ok(bound):
-            answer({"ready": True})
-            for line in jobs:
-                answer(_do(bound, json.loads(line)))
+            lines.write({"ready": True})
+            for job in questions:
+                lines.write(_do(bound, job))
 
 
 def _bind(start: dict[str, Any]) -> Result[BoundBackend, GrammarError]:
-    limit = start["memory_bytes"]
     vocabulary = VOCABULARIES[start["vocabulary"]]()
     found = Target.from_json(start["target"]).find()
     bound = found.and_then(lambda each: BoundBackend.create(each.info, each.distribution, vocabulary))
-    if (taken := address_space()) is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (taken + limit, resource.RLIM_INFINITY))
+    limit_memory(start["memory_bytes"])
     return bound
 
 

@@ -22,13 +22,24 @@ def resident_bytes() -> int:
 def cpu_seconds(pid: int) -> float | None:
     """Seconds of processor time that a process has used, of all its threads together, also if it has ended and nobody
     has waited for it yet; None if it is gone, or where the system does not tell."""
+    fields = _fields(Path(f"/proc/{pid}/stat"))
+    # These are 14 and 15 of proc(5).
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
+
+
+def is_running(pid: int) -> bool:
+    """Whether one of a process's threads runs, or waits for nothing but the processor; False where the system does not
+    tell."""
+    return any(_fields(thread / "stat")[:1] == ["R"] for thread in Path(f"/proc/{pid}/task").glob("*"))
+
+
+def _fields(stat: Path) -> list[str]:
+    """The fields of a stat file from the third on; none where there is no such file. Before them is a name in
+    parentheses, which may hold anything."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None
-    # See proc(5): behind the name in parentheses, which may hold anything, field 3 follows. These are 14 and 15.
-    user, system = text.rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return []
 
 
 def _pages(field: int) -> int:

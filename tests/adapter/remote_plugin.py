@@ -10,23 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
-import numpy as np
 
-from structout import (
-    BackendInfo,
-    Choice,
-    Err,
-    ErrorKind,
-    Finding,
-    GrammarError,
-    Ok,
-    Result,
-    Status,
-    Vocabulary,
-    hookimpl,
-)
-from structout.backend import Backend, BitmaskRow, CompiledGrammar, Matcher
+from structout import BackendInfo, Choice, GrammarError, Result, Status, hookimpl
+from structout.backend import BitmaskRow, CompiledGrammar, Matcher
 from structout.spec import GrammarSpec
+from tests.fakes import TrieBackend, TrieMatcher
 
 NAME = "tests.adapter.remote_plugin:Plugin"
 OPTIONS = ("xhang.", "xsegfault.", "xfine.", "xfellow.")
@@ -48,68 +36,28 @@ def _do(deed: str) -> None:
 
 
 @attrs.define(eq=False)
-class DoingMatcher:
-    """Matches one of several texts; has none of the optional abilities."""
-
-    options: Sequence[str]
-    vocabulary: Vocabulary
-    stops: frozenset[int]
-    text: str = ""
-    is_terminated: bool = False
-
-    def _fits(self, token: int) -> bool:
-        if token in self.stops:
-            return self.is_accepting
-        piece = self.vocabulary.token(token).decode("latin-1")
-        return bool(piece) and any(option.startswith(self.text + piece) for option in self.options)
+class DoingMatcher(TrieMatcher):
+    """Does what the text so far says, but for its first letter, and fills its row afterwards."""
 
     def fill(self, row: BitmaskRow) -> Status:
-        _do(self.text[1:])
-        fitting = np.zeros(32 * len(row), np.uint8)
-        fitting[[token for token in range(self.vocabulary.size) if self._fits(token)]] = 1
-        row[:] = np.packbits(fitting, bitorder="little").view(np.int32)
-        return Status.OK
-
-    def accept(self, token: int) -> Status:
-        if not self._fits(token):
-            return Status.REJECTED
-        self.is_terminated = token in self.stops
-        self.text += self.vocabulary.token(token).decode("latin-1")
-        return Status.OK
-
-    @property
-    def is_accepting(self) -> bool:
-        return self.text in self.options
+        _do(self.text[1:].decode())
+        return TrieMatcher.fill(self, row)
 
 
 @attrs.frozen(eq=False)
-class DoingGrammar:
-    options: Sequence[str]
-    vocabulary: Vocabulary
-    unenforced: Sequence[Finding] = ()
-    narrowed: Sequence[Finding] = ()
+class DoingBackend(TrieBackend):
+    """Does what its options say, and compiles them afterwards."""
 
-    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> Matcher:
-        return DoingMatcher(self.options, self.vocabulary, frozenset(stop_token_ids))
-
-
-@attrs.frozen(eq=False)
-class DoingBackend:
-    vocabulary: Vocabulary
+    matcher: Callable[..., Matcher] = DoingMatcher
 
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
         assert isinstance(spec, Choice)
         for option in spec.options:
             _do(option)
-        if "refuse" in spec.options:
-            return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message="the option 'refuse' is refused"))
-        return Ok(DoingGrammar(spec.options, self.vocabulary))
+        return TrieBackend.compile(self, spec)
 
 
 class Plugin:
     @hookimpl
     def structout_register_backends(self) -> Sequence[BackendInfo]:
-        def create(vocabulary: Vocabulary) -> Backend:
-            return DoingBackend(vocabulary)
-
-        return [BackendInfo(id="doing", create=create, spec_kinds=frozenset({"choice"}))]
+        return [BackendInfo(id="doing", create=DoingBackend, spec_kinds=frozenset({"choice"}))]

@@ -16,7 +16,8 @@ from structout.backend import Backend, Matcher
 from structout.compile import CompileService
 from structout.discovery import discover
 from tests.adapter.held import BatchBackend, Gate, HeldMatcher
-from tests.fakes import BYTES, ScriptedRunner, TrieMatcher, TriePlugin, trie_info
+from tests.fakes import BYTES, TrieMatcher, TriePlugin, trie_info
+from tests.scripted import ScriptedRunner
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What the sandbox found slow gets a process of its own, with the backend that it was tried with."""
 
+import functools
 import os
 from collections.abc import Iterator
 
@@ -7,6 +8,7 @@ import attrs
 import pytest
 
 from engine_adapter.filling.isolation import Isolation
+from engine_adapter.filling.risky import RiskyGrammars
 from structout import Choice, ErrorKind
 from structout.compile.sandbox import Limits, Tried
 from structout.discovery import discover
@@ -24,7 +26,10 @@ SLOW_TO_COMPILE = attrs.evolve(FAST, compile_s=0.11)
 
 @pytest.fixture(scope="module")
 def isolation() -> Iterator[Isolation]:
-    made = Isolation(REGISTRY, BYTES, most=1, fill_s=30.0, limits=Limits(wall_s=60.0), plugins=[remote_plugin.NAME])
+    limits, plugins = Limits(wall_s=60.0), [remote_plugin.NAME]
+    made = Isolation(
+        functools.partial(RiskyGrammars, REGISTRY, BYTES, most=1, fill_s=30.0, limits=limits, plugins=plugins)
+    )
     yield made
     made.close()
 

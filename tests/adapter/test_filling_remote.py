@@ -28,7 +28,8 @@ from structout.grammar import Grammar
 from structout.processes import Stop
 from structout.spec import GrammarSpec
 from tests.adapter import remote_plugin
-from tests.fakes import BYTES, EOS, ScriptedRunner, allowed, trie_grammar
+from tests.fakes import BYTES, EOS, allowed, trie_grammar
+from tests.scripted import ScriptedRunner
 
 WIDTH = BYTES.bitmask_width
 REGISTRY = discover(plugins={remote_plugin.NAME: remote_plugin.Plugin()})

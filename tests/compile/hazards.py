@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, Never, TextIO
 
 import attrs
-import numpy as np
 
-from structout import BackendInfo, Choice, Finding, GrammarError, GrammarSpec, Ok, Result, Status, hookimpl
+from structout import BackendInfo, Choice, GrammarError, GrammarSpec, Ok, Result, Status, hookimpl
 from structout.backend import Backend, BitmaskRow, CompiledGrammar
 from structout.vocabulary import Vocabulary
+from tests.fakes import TrieGrammar, TrieMatcher
 
 SAID: Final = "what native code prints"
 MARK: Final = "mark:"
@@ -97,60 +97,26 @@ DEEDS: Final[Mapping[str, Callable[[Sequence[TextIO]], object]]] = {
 
 
 @attrs.define(eq=False)
-class Matcher:
-    """Says one of the options; bytes are tokens of the vocabulary. Every fill takes ``fill_s`` seconds of work."""
-
-    options: Sequence[bytes]
-    vocabulary: Vocabulary
-    stops: Sequence[int]
-    fill_s: float
-    fails: bool
-    text: bytes = b""
-    ended: bool = False
+class SlowMatcher(TrieMatcher):
+    """Every fill takes 0.2 seconds of work."""
 
     def fill(self, row: BitmaskRow) -> Status:
-        if self.fails:
-            raise RuntimeError("the matcher gives up")
-        until = time.process_time() + self.fill_s
+        until = time.process_time() + 0.2
         while time.process_time() < until:
             pass
-        bits = np.zeros(32 * len(row), np.uint8)
-        bits[self._allowed()] = 1
-        row[:] = np.packbits(bits, bitorder="little").view(np.int32)
-        return Status.OK
-
-    def _allowed(self) -> list[int]:
-        following = {option[len(self.text)] for option in self.options if option[:-1].startswith(self.text)}
-        return [*following, *(self.stops if self.is_accepting else ())]
-
-    def accept(self, token: int) -> Status:
-        if token not in self._allowed():
-            return Status.REJECTED
-        self.ended = token in self.stops
-        self.text += b"" if self.ended else bytes([token])
-        return Status.OK
-
-    @property
-    def is_accepting(self) -> bool:
-        return self.text in self.options
-
-    @property
-    def is_terminated(self) -> bool:
-        return self.ended
+        return TrieMatcher.fill(self, row)
 
 
-@attrs.frozen(eq=False)
-class Compiled:
-    """A compiled choice."""
+@attrs.define(eq=False)
+class FailingMatcher(TrieMatcher):
+    """Every fill fails."""
 
-    options: Sequence[bytes]
-    vocabulary: Vocabulary
-    unenforced: Sequence[Finding] = ()
-    narrowed: Sequence[Finding] = ()
+    def fill(self, row: BitmaskRow) -> Status:
+        raise RuntimeError("the matcher gives up")
 
-    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> Matcher:
-        fill_s = 0.2 if self.options[0] == b"slow fills" else 0.0
-        return Matcher(self.options, self.vocabulary, stop_token_ids, fill_s, self.options[0] == b"failing fills")
+
+MATCHERS: Final[Mapping[str, type[TrieMatcher]]] = {"slow fills": SlowMatcher, "failing fills": FailingMatcher}
+"""By the first option."""
 
 
 @attrs.frozen(eq=False)
@@ -166,7 +132,8 @@ class Hazards:
             marks = [stack.enter_context(_marked(each.removeprefix(MARK))) for each in rest if each.startswith(MARK)]
             if deed in DEEDS:
                 DEEDS[deed](marks)
-        return Ok(Compiled([option.encode() for option in spec.options], self.vocabulary))
+        options = frozenset(option.encode() for option in spec.options)
+        return Ok(TrieGrammar(options, self.vocabulary, MATCHERS.get(deed, TrieMatcher)))
 
 
 def _marked(path: str) -> TextIO:

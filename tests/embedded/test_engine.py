@@ -33,7 +33,8 @@ from structout.constraint import AfterTokens, AtOffset
 from structout.discovery import discover
 from structout.grammar import Grammar
 from structout.spec import GrammarSpec
-from tests.fakes import BYTES, EOS, ScriptedRunner, TrieMatcher, TriePlugin, trie_info
+from tests.fakes import BYTES, EOS, TrieMatcher, TriePlugin, trie_info
+from tests.scripted import ScriptedRunner
 
 GREEDY = SamplingParams(temperature=0.0)
 

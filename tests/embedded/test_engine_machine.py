@@ -29,7 +29,8 @@ from structout.compile import Pending
 from structout.constraint import Constraint
 from structout.grammar import Grammar
 from structout.spec import GrammarSpec
-from tests.fakes import BYTES, MATCHER_TYPES, ScriptedRunner, TrieMatcher, trie_grammar
+from tests.fakes import BYTES, MATCHER_TYPES, TrieMatcher, trie_grammar
+from tests.scripted import ScriptedRunner
 
 OPTIONS = ("yes", "no", "maybe", "abcd", "éé")
 REFUSED = GrammarError(kind=ErrorKind.UNSUPPORTED, message="refused")

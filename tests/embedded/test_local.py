@@ -15,7 +15,8 @@ from structout.grammar import BoundBackend, Grammar
 from structout.processes import Stop
 from structout.spec import GrammarSpec
 from structout.vocabulary import Vocabulary
-from tests.fakes import BYTES, ScriptedRunner, TriePlugin, trie_info
+from tests.fakes import BYTES, TriePlugin, trie_info
+from tests.scripted import ScriptedRunner
 
 TRIED = Tried(backend="trie", compile_s=1.0, slowest_fill_s=1.0, fills=1, grown_bytes=0)
 RISKY = Choice(("risky for what was never measured",))

@@ -1,13 +1,12 @@
 """Which backends the engine process has, and the same ones in another process or none."""
 
-import importlib
 import importlib.metadata
 from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 from packaging.requirements import Requirement
 
-from structout.discovery import Problem, ProblemKind, RegisteredBackend, Registry, discover
+from structout.discovery import Problem, ProblemKind, RegisteredBackend, Registry, discover, plugins_named
 
 HINT = "start the engine again, so that all its processes have the same packages"
 
@@ -33,7 +32,7 @@ def same_backends(expected: Mapping[str, str], plugins: Iterable[str], disable: 
 
     Raises what importing ``plugins`` raises, and ValueError for one that is not of this form.
     """
-    found = discover(disable=disable, plugins={name: _load(name) for name in plugins})
+    found = discover(disable=disable, plugins=plugins_named(plugins))
     here = versions(found)
     same = {backend: each for backend, each in found.backends.items() if here[backend] == expected.get(backend)}
     differences = [_difference(backend, there, here.get(backend)) for backend, there in expected.items()]
@@ -47,11 +46,3 @@ def _difference(backend: str, there: str, here: str | None) -> Problem:
     return Problem(
         kind=ProblemKind.UNAVAILABLE, plugin=backend, distribution=here, backend=backend, reason=reason, hint=HINT
     )
-
-
-def _load(name: str) -> object:
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise ValueError(f"a plugin is given as MODULE:ATTRIBUTE, not {name!r}")
-    plugin = getattr(importlib.import_module(module), attribute)
-    return plugin() if isinstance(plugin, type) else plugin

@@ -4,21 +4,19 @@ import itertools
 import json
 import logging
 import math
-import tempfile
 import time
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from structout.compile.sandbox.crew import Crew
-from structout.compile.sandbox.installed import versions
 from structout.compile.sandbox.limits import Limits
-from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer, read_error
+from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer
+from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
 from structout.compile.sandbox.verdicts import verdict, was_killed_from_outside
-from structout.compile.sandbox.vocabulary import pack
 from structout.discovery import Registry
-from structout.errors import ErrorKind, Fault, GrammarError, describe_exception, reraise_users_interrupt
+from structout.errors import ErrorKind, GrammarError, describe_exception, reraise_users_interrupt
 from structout.processes import Cause, Ended, LineProcess, Stop
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, spec_to_json
@@ -26,8 +24,6 @@ from structout.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-START_S: Final = 600.0
-"""What loading the backends may take: seconds of work, but at low priority on a busy machine."""
 ATTEMPTS: Final = 3
 """How often a job is begun if somebody else kills its worker, before the spec is blamed for it."""
 
@@ -41,6 +37,7 @@ class Walks:
     seed: int = 0
 
 
+_CANNOT_START: Final = "the processes that try grammars cannot be started; the operator's log says why"
 DEFAULT_LIMITS: Final = Limits()
 DEFAULT_WALKS: Final = Walks()
 
@@ -82,18 +79,8 @@ class Sandbox:
         self._limits = limits
         self._walks = walks
         self._numbers = itertools.count()
-        self._vocabulary = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        self._vocabulary.write(pack(vocabulary))
-        self._vocabulary.flush()
-        self._opening = _line(
-            vocabulary=self._vocabulary.fileno(),
-            fingerprint=vocabulary.fingerprint,
-            backends=versions(registry),
-            warm=list(warm),
-            plugins=list(plugins),
-            disable=None if disable is None else list(disable),
-            limits=attrs.asdict(limits),
-        )
+        self._warm = list(warm)
+        self._opening = Opening(registry, vocabulary, plugins, disable)
         self.workers = workers
         self._crew = Crew(self._start, workers)
 
@@ -142,11 +129,12 @@ class Sandbox:
     def close(self) -> None:
         """Kills the workers and waits for their end; what runs or waits ends as shut down."""
         self._crew.close()
-        self._vocabulary.close()
+        self._opening.close()
 
     def _run(self, spec: GrammarSpec, backend: str | None, stop: Stop, wall_s: float) -> Result[Tried, GrammarError]:
         number = next(self._numbers)
-        job = _line(job=number, spec=spec_to_json(spec), backend=backend, **attrs.asdict(self._walks))
+        question = {"job": number, "spec": spec_to_json(spec), "backend": backend, **attrs.asdict(self._walks)}
+        job = json.dumps(question).encode()
         for attempt in itertools.count(1):
             match self._crew.take(stop):
                 case Err(error):
@@ -193,33 +181,14 @@ class Sandbox:
     def _start(self, closing: Stop) -> Result[LineProcess, GrammarError]:
         """A worker that is ready. Never raises."""
         try:
-            process = LineProcess("structout.compile.sandbox.worker", pass_fds=[self._vocabulary.fileno()])
-            answer = process.ask(self._opening, deadline=time.monotonic() + START_S, stop=closing)
-            error = _start_error(answer)
+            process = LineProcess("structout.compile.sandbox.worker", pass_fds=[self._opening.vocabulary_fd])
+            opening = self._opening.line(warm=self._warm, limits=attrs.asdict(self._limits))
+            answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=closing)
+            error = start_error(answer, _CANNOT_START, ErrorKind.BACKEND_FAILURE)
             if error is None:
                 return Ok(process)
             process.close()
         except Exception as exc:
             # Out of processes, descriptors or memory: this thread has to try again later.
-            error = _cannot_start(describe_exception(exc))
+            error = cannot_start(_CANNOT_START, describe_exception(exc))
         return Err(error)
-
-
-def _line(**fields: Any) -> bytes:
-    return json.dumps(fields).encode()
-
-
-def _start_error(answer: bytes | Ended) -> GrammarError | None:
-    """Why a worker is not ready, by its answer; None if it is."""
-    if isinstance(answer, Ended):
-        return _cannot_start(answer.describe(), kind=ErrorKind.BACKEND_FAILURE)
-    try:
-        data = json.loads(answer)
-        return None if data == {"ready": True} else read_error(data["error"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return _cannot_start("it gave no valid answer", kind=ErrorKind.BACKEND_FAILURE)
-
-
-def _cannot_start(detail: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> GrammarError:
-    message = "the processes that try grammars cannot be started; the operator's log says why"
-    return GrammarError(kind=kind, fault=Fault.SERVICE, message=message, detail=detail)

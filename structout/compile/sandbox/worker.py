@@ -6,14 +6,12 @@ spec to compile and to walk through. Before it turns to a backend it says so, an
 """
 
 import functools
-import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from structout.compile.backends import BoundBackends
-from structout.compile.sandbox.installed import same_backends
 from structout.compile.sandbox.limits import (
     Limits,
     lift_memory_limit,
@@ -22,12 +20,12 @@ from structout.compile.sandbox.limits import (
     says_out_of_memory,
 )
 from structout.compile.sandbox.messages import Answer, Tried
+from structout.compile.sandbox.starting import cannot_start, load
 from structout.compile.sandbox.verdicts import out_of_memory
-from structout.compile.sandbox.vocabulary import unpack
 from structout.compile.sandbox.walking import Stopwatch, Walker
 from structout.compile.trying import try_candidates
 from structout.discovery import RegisteredBackend, Registry
-from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
+from structout.errors import ErrorKind, GrammarError, describe_exception
 from structout.grammar import BoundBackend
 from structout.processes.child import Lines, be_expendable
 from structout.processes.usage import resident_bytes
@@ -35,6 +33,7 @@ from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, spec_from_json
 from structout.vocabulary import Vocabulary
 
+_CANNOT_START: Final = "the process that tries grammars cannot be started"
 Say = Callable[[Mapping[str, Any]], None]
 
 
@@ -47,7 +46,7 @@ def main() -> None:
     try:
         bench = _open(start)
     except Exception as exc:
-        lines.write({"error": _cannot_start(exc).to_json(with_detail=True)})
+        lines.write({"error": cannot_start(_CANNOT_START, describe_exception(exc)).to_json(with_detail=True)})
         return
     lines.write({"ready": True})
     for job in questions:
@@ -61,21 +60,11 @@ def _say(lines: Lines, job: int, said: Mapping[str, Any]) -> None:
 
 def _open(start: Mapping[str, Any]) -> "Bench":
     """What the first line describes. Raises whatever goes wrong."""
-    file = start["vocabulary"]
-    vocabulary = unpack(os.pread(file, os.fstat(file).st_size, 0))
-    if vocabulary.fingerprint != start["fingerprint"]:
-        raise ValueError("the vocabulary has another fingerprint")
-    registry = same_backends(start["backends"], start["plugins"], start["disable"])
+    registry, vocabulary = load(start)
     bench = Bench(registry, vocabulary, Limits(**start["limits"]))
     for backend in start["warm"]:
         registry.find(backend).and_then(bench.bind)
     return bench
-
-
-def _cannot_start(exc: Exception) -> GrammarError:
-    message = "the process that tries grammars cannot be started"
-    detail = describe_exception(exc)
-    return GrammarError(kind=ErrorKind.UNAVAILABLE, fault=Fault.SERVICE, message=message, detail=detail)
 
 
 class Bench:
