@@ -1,5 +1,6 @@
 """What `open_local` puts together: with a sandbox, what it found slow is compiled elsewhere, and `close` ends all."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -7,6 +8,7 @@ import pytest
 
 from engine_adapter.embedded import local as local_module
 from engine_adapter.embedded.local import open_local
+from engine_adapter.filling.risky import RiskyGrammars
 from structout import Choice, Ok, Result
 from structout.compile.sandbox import Tried
 from structout.discovery import Registry, discover
@@ -26,8 +28,7 @@ class Closes:
     made: ClassVar[list["Closes"]] = []
     is_closed = False
 
-    def __init__(self, registry: Registry, vocabulary: Vocabulary, *, workers: int = 0) -> None:
-        self.workers = workers
+    def __init__(self) -> None:
         self.made.append(self)
 
     def close(self) -> None:
@@ -37,12 +38,20 @@ class Closes:
 class Through(Closes):
     """A sandbox that everything comes through."""
 
+    def __init__(self, registry: Registry, vocabulary: Vocabulary, *, workers: int) -> None:
+        super().__init__()
+        self.workers = workers
+
     def run(self, spec: GrammarSpec, **_: object) -> Result[Tried, GrammarError]:
         return Ok(TRIED)
 
 
 class Elsewhere(Closes):
     """Compiles everything apart, in name."""
+
+    def __init__(self, make: Callable[[str], RiskyGrammars]) -> None:
+        super().__init__()
+        self.make = make
 
     def compile(self, spec: GrammarSpec, tried: Tried, stop: Stop) -> Result[Grammar, GrammarError]:
         assert tried is TRIED
@@ -71,5 +80,5 @@ def test_with_a_sandbox_what_was_slow_is_compiled_elsewhere(workers: int, backen
     assert local.service.compile(RISKY, backend="trie").unwrap().backend.id == backend
     local.close()
     assert [id(each) for each in Closes.made] == ([id(local.sandbox), id(local.isolation)] if workers else [])
-    assert [each.workers for each in Closes.made[:1]] == ([workers] if workers else [])
+    assert [each.workers for each in Closes.made if isinstance(each, Through)] == ([workers] if workers else [])
     assert all(each.is_closed for each in Closes.made)
