@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import attrs
 
-from structout.errors import ErrorKind, GrammarError, describe_exception
+from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
 
 
 class FinishReason(enum.StrEnum):
@@ -96,3 +96,9 @@ def internal_error(exc: BaseException) -> GrammarError:
     """The error of a request that met a bug: the exception's text is for the operator's log, not for the client."""
     message = "the engine failed on this request; the operator's log says how"
     return GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc))
+
+
+def too_slow(misses: int) -> GrammarError:
+    """For a request whose row was late once too often."""
+    message = f"the grammar's bitmask was not ready in time {misses} times in a row"
+    return GrammarError(kind=ErrorKind.TIMED_OUT, fault=Fault.CALLER, message=message, hint="make the grammar simpler")

@@ -48,11 +48,12 @@ from engine_adapter.outcome import (
     Usage,
     checked,
     internal_error,
+    too_slow,
 )
 from engine_adapter.promotion import Decision, PendingResource, Promoter
 from structout.backend import Status
 from structout.constraint import Constraint
-from structout.errors import ErrorKind, Fault, GrammarError, reraise_users_interrupt
+from structout.errors import GrammarError, reraise_users_interrupt
 from structout.grammar import Grammar
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
@@ -334,7 +335,7 @@ class Engine:
         sequence = late.sequence
         sequence.misses += late.has_missed
         if sequence.misses > self._max_misses:
-            return self._end(sequence, Failed(_too_slow(sequence.misses)))
+            return self._end(sequence, Failed(too_slow(sequence.misses)))
         return self.scheduler.take_back(sequence)
 
     def _take(self, new: NewToken) -> None:
@@ -441,8 +442,3 @@ def _delta(sequence: Sequence) -> Delta:
         token_ids=tuple(sequence.tokens[told.tokens :]),
         logprobs=tuple(sequence.logprobs[told.tokens :]),
     )
-
-
-def _too_slow(misses: int) -> GrammarError:
-    message = f"the grammar's bitmask was not ready in time {misses} times in a row"
-    return GrammarError(kind=ErrorKind.TIMED_OUT, fault=Fault.CALLER, message=message, hint="make the grammar simpler")

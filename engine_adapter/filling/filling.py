@@ -93,7 +93,7 @@ class Filling:
         self.budget_s = budget_s
         self._together, self._apart = _Lane(), _Lane()
         self._awaited: dict[int, Standing] = {}
-        self._enlist: Callable[[], bool] = lambda: False
+        self._enlist: Callable[[_Lane], bool] = lambda _: False
         self._left = 0
         self._lock = threading.Lock()
         self._all_over = threading.Event()
@@ -121,11 +121,11 @@ class Filling:
         self._left = len(self._together.calls) + len(self._apart.calls)
         if not self._left:
             self._all_over.set()
-        self._enlist = lambda: together.submit(lambda: self._work(self._together))
+        self._enlist = lambda lane: (together if lane is self._together else apart).submit(lambda: self._work(lane))
         if self._together.calls:
-            self._enlist()
+            self._enlist(self._together)
         for _ in self._apart.calls:
-            apart.submit(lambda: self._work(self._apart))
+            self._enlist(self._apart)
 
     def _work(self, lane: _Lane) -> None:
         while (call := lane.take()) is not None:
@@ -142,9 +142,10 @@ class Filling:
         return self._all_over.wait(seconds)
 
     def relieve(self) -> None:
-        """Puts one more thread to work if calls wait for one that is stuck."""
-        if self._together.is_waited_in:
-            self._enlist()
+        """Puts one more thread to work where calls wait for one that is stuck, or for one that was busy elsewhere."""
+        for lane in (self._together, self._apart):
+            if lane.is_waited_in:
+                self._enlist(lane)
 
     def wait_for_late(self) -> None:
         """Blocks until a call of an earlier step returns, for the budget at most, if nothing else is waited for here:

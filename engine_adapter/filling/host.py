@@ -5,23 +5,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import numpy as np
 
 from engine_adapter.filling.spares import Spares, Worker
 from structout.backend import BitmaskRow, Finding, Status
+from structout.compile.failures import CANCELLED, SHUT_DOWN
 from structout.compile.sandbox.limits import Limits
 from structout.compile.sandbox.messages import read_error
-from structout.compile.sandbox.verdicts import verdict, was_computing, was_killed_from_outside
+from structout.compile.sandbox.verdicts import ATTEMPTS, verdict, was_computing, was_killed_from_outside
 from structout.errors import ErrorKind, GrammarError
 from structout.processes import Cause, Ended, Stop
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, spec_to_json
-
-ATTEMPTS: Final = 3
-"""How often a row is asked for if somebody else kills the process, before its sequence is blamed for it."""
 
 
 class Overdue(Exception):
@@ -88,9 +86,12 @@ class Host:
         return None if worker is None else worker.process.pid
 
     def compile(self, stop: Stop) -> Result[Findings, GrammarError]:
-        """Starts the process and compiles the grammar in it."""
-        with self._lock:
-            return self._open(stop)
+        """Starts the process and compiles the grammar in it. Once: when ``stop`` is set, this is closed."""
+        with self._lock, stop.calling(self._closing.set):
+            result = self._open()
+        if self._closing.is_set:
+            return Err(CANCELLED if stop.is_set else SHUT_DOWN)
+        return result
 
     def fill(self, ask: Ask, row: BitmaskRow) -> tuple[int, Filled]:
         """Has a row filled, in a fresh process if the last one is gone.
@@ -106,7 +107,7 @@ class Host:
             for attempt in range(1, ATTEMPTS + 1):
                 worker = self._ready()
                 question = {**ask(self._number), "drop": self._take_dropped()}
-                answer = self._put(worker, question, self._fill_s, self._closing)
+                answer = self._put(worker, question, self._fill_s)
                 if not isinstance(answer, Ended):
                     np.copyto(row, worker.row)
                     return self._number, _checked(answer)
@@ -127,29 +128,33 @@ class Host:
             worker.process.close()
 
     def _ready(self) -> Worker:
-        if self._worker is None and isinstance(opened := self._open(self._closing), Err):
+        if self._worker is None and isinstance(opened := self._open(), Err):
             raise Lost(f"{opened.error}: {opened.error.detail}")
         assert self._worker is not None, "it was opened"
         return self._worker
 
-    def _open(self, stop: Stop) -> Result[Findings, GrammarError]:
-        match self._spares.take():
-            case Err() as error:
-                return error
-            case Ok(worker):
-                self._worker, self._number = worker, self._number + 1
-        answer = self._put(worker, {"spec": spec_to_json(self._spec)}, self._limits.wall_s, stop)
-        if isinstance(answer, Ended):
-            return Err(verdict(answer, self._spec, self._limits, self._limits.wall_s))
-        result = _read_findings(answer)
-        if isinstance(result, Err):
-            self._bury(worker)
-        return result
+    def _open(self) -> Result[Findings, GrammarError]:
+        """Compiles the grammar in a fresh process."""
+        for attempt in range(1, ATTEMPTS + 1):
+            match self._spares.take(self._closing):
+                case Err() as error:
+                    return error
+                case Ok(worker):
+                    self._worker, self._number = worker, self._number + 1
+            answer = self._put(worker, {"spec": spec_to_json(self._spec)}, self._limits.wall_s)
+            if not isinstance(answer, Ended):
+                result = _read_findings(answer)
+                if isinstance(result, Err):
+                    self._bury(worker)
+                return result
+            if attempt == ATTEMPTS or not was_killed_from_outside(answer):
+                return Err(verdict(answer, self._spec, self._limits, self._limits.wall_s))
+        raise AssertionError("the last attempt returns")
 
-    def _put(self, worker: Worker, question: Mapping[str, Any], seconds: float, stop: Stop) -> dict[str, Any] | Ended:
+    def _put(self, worker: Worker, question: Mapping[str, Any], seconds: float) -> dict[str, Any] | Ended:
         """The worker's answer. If there is none, the worker is gone."""
         line = json.dumps(question).encode()
-        answer = worker.process.ask(line, deadline=time.monotonic() + seconds, stop=stop)
+        answer = worker.process.ask(line, deadline=time.monotonic() + seconds, stop=self._closing)
         if isinstance(answer, bytes):
             try:
                 data = json.loads(answer)

@@ -3,17 +3,15 @@
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Final
 
 from engine_adapter.filling.risky import RiskyGrammars
-from structout.compile.sandbox import Limits, Tried
+from structout.compile.failures import SHUT_DOWN
+from structout.compile.sandbox import Tried
 from structout.errors import GrammarError
 from structout.grammar import Grammar
 from structout.processes import Stop
-from structout.result import Ok, Result
+from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
-
-_LIMITS: Final = Limits()
 
 
 class Isolation:
@@ -34,6 +32,7 @@ class Isolation:
         self._slow_fill_s = slow_fill_s
         self._slow_compile_s = slow_compile_s
         self._lock = threading.Lock()
+        self._closed = False
         self._made: dict[str, RiskyGrammars] = {}
         self._in_use: weakref.WeakValueDictionary[tuple[str, str], Grammar] = weakref.WeakValueDictionary()
 
@@ -54,7 +53,8 @@ class Isolation:
         key = tried.backend, spec.key
         if (in_use := self._in_use.get(key)) is not None:
             return Ok(in_use)
-        grammars = self._grammars(tried.backend)
+        if (grammars := self._grammars(tried.backend)) is None:
+            return Err(SHUT_DOWN)
         if not (is_slow_to_fill or grammars.has_room):
             return None
         result = grammars.compile(spec, stop=stop)
@@ -69,12 +69,16 @@ class Isolation:
     def close(self) -> None:
         """Kills all processes; sequences that still use one fail."""
         with self._lock:
+            self._closed = True
             made, self._made = self._made, {}
         for each in made.values():
             each.close()
 
-    def _grammars(self, backend: str) -> RiskyGrammars:
+    def _grammars(self, backend: str) -> RiskyGrammars | None:
+        """Of a backend; None once this is closed."""
         with self._lock:
+            if self._closed:
+                return None
             if backend not in self._made:
                 self._made[backend] = self._make(backend)
             return self._made[backend]

@@ -4,6 +4,7 @@ import mmap
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeAlias
@@ -12,6 +13,7 @@ import attrs
 import numpy as np
 
 from structout.backend import BitmaskRow
+from structout.compile.failures import CANCELLED, SHUT_DOWN
 from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
 from structout.discovery import Registry
 from structout.errors import ErrorKind, GrammarError, describe_exception
@@ -68,27 +70,47 @@ class Spares:
         self._lock = threading.Lock()
         # Workers die with the thread that started them, so these threads stay.
         self._starters = ThreadPoolExecutor(2, thread_name_prefix="structout-risky")
-        self._ahead: Future[_Started] = self._starters.submit(self._start)
+        self._ahead: deque[Future[_Started]] = deque([self._starters.submit(self._start)])
 
-    def take(self) -> _Started:
-        """A worker for whoever asks alone; has the next one started. If it has to, it waits."""
-        while True:
-            with self._lock:
-                ahead, self._ahead = self._ahead, self._starters.submit(self._start)
+    def take(self, stop: Stop) -> _Started:
+        """A worker for whoever asks alone; has the next one started. If it has to, it waits: until ``stop`` is set, or
+        this is closed."""
+        while (ahead := self._claim()) is not None:
+            if not _is_done(ahead, stop):
+                self._put_back(ahead)
+                return Err(CANCELLED)
             match ahead.result():
                 case Ok(worker) if not worker.process.is_quiet():  # it died while it waited
                     worker.process.close()
                 case started:
                     return started
+        return Err(SHUT_DOWN)
 
     def close(self) -> None:
-        """Kills the worker that is ahead. Those that were taken belong to who took them."""
-        self._closing.set()
+        """Kills the workers that are ahead. Those that were taken belong to who took them."""
         with self._lock:
-            if isinstance(started := self._ahead.result(), Ok):
-                started.value.process.close()
-            self._starters.shutdown()
+            self._closing.set()
+            ahead, self._ahead = self._ahead, deque()
+        for started in ahead:
+            started.add_done_callback(_discard)
+        self._starters.shutdown()
         self._opening.close()
+
+    def _claim(self) -> Future[_Started] | None:
+        """The next worker, ready or not; None once this is closed."""
+        with self._lock:
+            if self._closing.is_set:
+                return None
+            ahead = self._ahead.popleft()
+            if not self._ahead:
+                self._ahead.append(self._starters.submit(self._start))
+            return ahead
+
+    def _put_back(self, ahead: Future[_Started]) -> None:
+        with self._lock:
+            if not self._closing.is_set:
+                return self._ahead.appendleft(ahead)
+        return ahead.add_done_callback(_discard)
 
     def _start(self) -> _Started:
         """A worker that is ready. Never raises."""
@@ -107,3 +129,17 @@ class Spares:
             # Out of processes, descriptors or memory: the next one may have more luck.
             error = cannot_start(_CANNOT_START, describe_exception(exc))
         return Err(error)
+
+
+def _is_done(ahead: Future[_Started], stop: Stop) -> bool:
+    """Waits until it is, or until ``stop`` is set."""
+    over = threading.Event()
+    ahead.add_done_callback(lambda _: over.set())
+    with stop.calling(over.set):
+        over.wait()
+    return ahead.done()
+
+
+def _discard(ahead: Future[_Started]) -> None:
+    if isinstance(started := ahead.result(), Ok):
+        started.value.process.close()

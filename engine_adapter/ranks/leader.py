@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from engine_adapter.outcome import too_slow
 from engine_adapter.ranks.messages import Agreed, Failures, Report
-from structout.errors import ErrorKind, Fault, GrammarError
+from structout.errors import ErrorKind, GrammarError
 
 
 @attrs.define(eq=False)
@@ -112,7 +113,7 @@ class Leader:
                 self._missing[request_id] = request
                 request.misses += 1
                 if request.misses > self._max_misses:
-                    ended.setdefault(request_id, _too_slow(request.misses))
+                    ended.setdefault(request_id, too_slow(request.misses))
 
     def _by_arrival(self, request_ids: Iterable[str]) -> tuple[str, ...]:
         def ticket(request_id: str) -> int:
@@ -133,8 +134,3 @@ _UNKNOWN = GrammarError(
 def _timed_out(seconds: float) -> GrammarError:
     message = f"the grammar was not ready on all ranks within {seconds:g} s"
     return GrammarError(kind=ErrorKind.TIMED_OUT, message=message, hint="send it again, or make it simpler")
-
-
-def _too_slow(misses: int) -> GrammarError:
-    message = f"the grammar's bitmask was not ready in time {misses} times in a row"
-    return GrammarError(kind=ErrorKind.TIMED_OUT, fault=Fault.CALLER, message=message, hint="make the grammar simpler")

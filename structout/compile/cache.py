@@ -1,8 +1,9 @@
 """What compiles came to, kept for those who ask again."""
 
-from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Any, Final, Generic, TypeVar
 
+import attrs
 from cachetools import LRUCache
 
 from structout.errors import GrammarError
@@ -10,11 +11,24 @@ from structout.result import Err, Ok, Result
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+R = TypeVar("R")
 
 ERRORS_SHARE: Final = 16
 """Errors may take one in `ERRORS_SHARE` bytes."""
 _ERROR_BYTES: Final = 1024
 """What an error takes beside its texts."""
+
+
+@attrs.frozen
+class Weighed(Generic[R]):
+    """What is kept, and the bytes that it takes."""
+
+    kept: R
+    size: int
+
+
+def _size(weighed: Weighed[Any]) -> int:
+    return weighed.size
 
 
 class ResultCache(Generic[K, V]):
@@ -24,14 +38,13 @@ class ResultCache(Generic[K, V]):
     Args:
         entries: how many of each are kept; with 0 nothing is.
         max_bytes: what all of it together may take; a value that takes more by itself is not kept.
-        size_of: bytes that a value takes, above 0.
     """
 
-    def __init__(self, entries: int, max_bytes: int, size_of: Callable[[V], int]) -> None:
+    def __init__(self, entries: int, max_bytes: int) -> None:
         self._entries = entries
         for_errors = max_bytes // ERRORS_SHARE
-        self._values: LRUCache[K, Ok[V]] = LRUCache(max_bytes - for_errors, lambda kept: size_of(kept.value))
-        self._errors: LRUCache[K, Err[GrammarError]] = LRUCache(for_errors, lambda kept: _error_bytes(kept.error))
+        self._values: LRUCache[K, Weighed[Ok[V]]] = LRUCache(max_bytes - for_errors, _size)
+        self._errors: LRUCache[K, Weighed[Err[GrammarError]]] = LRUCache(for_errors, _size)
 
     def __len__(self) -> int:
         """How many results are kept."""
@@ -44,26 +57,31 @@ class ResultCache(Generic[K, V]):
 
     def get(self, key: K) -> Result[V, GrammarError] | None:
         """What was kept under ``key``; None if nothing is."""
-        value = self._values.get(key)
-        return self._errors.get(key) if value is None else value
+        if (value := self._values.get(key)) is not None:
+            return value.kept
+        error = self._errors.get(key)
+        return None if error is None else error.kept
 
-    def put(self, key: K, result: Result[V, GrammarError]) -> None:
-        """Keeps a value, or an error that is a verdict on the spec; other errors may be gone the next time."""
+    def put(self, key: K, result: Result[V, GrammarError], size: int) -> None:
+        """Keeps a value, or an error that is a verdict on the spec; other errors may be gone the next time.
+
+        Args:
+            key: what to find it by.
+            result: what to keep.
+            size: bytes that the value takes, above 0.
+        """
         match result:
             case Ok():
-                self._keep(self._values, key, result)
+                self._keep(self._values, key, Weighed(result, size))
             case Err(error) if error.consequence.cacheable:
-                self._keep(self._errors, key, result)
+                self._keep(self._errors, key, Weighed(result, _error_bytes(error)))
 
-    def _keep(self, kept: "LRUCache[K, R]", key: K, result: "R") -> None:
-        if kept.getsizeof(result) > kept.maxsize:
+    def _keep(self, kept: LRUCache[K, Weighed[R]], key: K, result: Weighed[R]) -> None:
+        if result.size > kept.maxsize:
             return
         kept[key] = result
         while len(kept) > self._entries:
             kept.popitem()
-
-
-R = TypeVar("R")
 
 
 def _error_bytes(error: GrammarError) -> int:

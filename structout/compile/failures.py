@@ -4,6 +4,7 @@ from typing import Final
 
 from structout.errors import ErrorKind, GrammarError, describe_exception
 
+CANCELLED: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the request was cancelled")
 SHUT_DOWN: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the service was shut down")
 
 

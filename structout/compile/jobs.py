@@ -11,11 +11,12 @@ from structout.compile.cache import ResultCache
 from structout.compile.failures import SHUT_DOWN, overloaded
 from structout.compile.lanes import FairQueue, Lane
 from structout.compile.pending import Pending
+from structout.compile.sizes import size_of
 from structout.errors import GrammarError
 from structout.grammar import Grammar
 from structout.observability.sources import ServiceStats
 from structout.processes import Stop
-from structout.result import Err, Result
+from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
 
 PendingGrammar: TypeAlias = Pending[Grammar]
@@ -174,9 +175,11 @@ class Jobs:
     ) -> list[PendingGrammar]:
         """Ends a job that was taken, and keeps its result if it is a verdict, or a grammar that may be kept. Returns
         who has to be told."""
+        # Plugins say how big their grammars are, and that is not to be waited for with the lock.
+        size = size_of(result.value) if keeps_grammar and isinstance(result, Ok) else 0
         with self._lock:
-            if keeps_grammar or isinstance(result, Err):
-                self._cache.put(job.key, result)
+            if size or isinstance(result, Err):
+                self._cache.put(job.key, result, size)
             self._queues[job.lane].done(job.tenant)
             if self._jobs.get(job.key) is job:
                 del self._jobs[job.key]

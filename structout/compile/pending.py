@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from structout.errors import ErrorKind, GrammarError
+from structout.compile.failures import CANCELLED
+from structout.errors import GrammarError
 from structout.result import Err, Result
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Pending(Generic[T]):
 
     def cancel(self) -> None:
         """Gives it up: the result becomes ``Err(CANCELLED)`` unless there is one already."""
-        self.settle(Err(GrammarError(kind=ErrorKind.CANCELLED, message="the request was cancelled")))
+        self.settle(Err(CANCELLED))
 
 
 def _call(callback: Callable[[], None]) -> None:

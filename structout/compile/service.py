@@ -24,7 +24,6 @@ from structout.compile.lanes import Lane, sandbox_lanes
 from structout.compile.risk import RiskClass
 from structout.compile.sandbox import Sandbox
 from structout.compile.sandbox.installed import versions
-from structout.compile.sizes import size_of
 from structout.compile.work import Done, Isolate, Workshop
 from structout.discovery import Registry
 from structout.errors import GrammarError
@@ -94,7 +93,7 @@ class CompileService:
         self._observer = observer
         self._installed = versions(registry)
         self._all_installed = json.dumps(self._installed, sort_keys=True)
-        self._jobs = Jobs(max_queue, ResultCache(cache_entries, cache_bytes, size_of))
+        self._jobs = Jobs(max_queue, ResultCache(cache_entries, cache_bytes))
         self._workshop = Workshop(registry, BoundBackends(vocabulary), sandbox, isolate, tracer)
         self._deadlines = Deadlines()
         for number in range(threads):

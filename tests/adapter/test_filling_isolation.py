@@ -9,7 +9,8 @@ import pytest
 
 from engine_adapter.filling.isolation import Isolation
 from engine_adapter.filling.risky import RiskyGrammars
-from structout import Choice, ErrorKind
+from structout import Choice, Err, ErrorKind
+from structout.compile.failures import SHUT_DOWN
 from structout.compile.sandbox import Limits, Tried
 from structout.discovery import discover
 from structout.processes import Stop
@@ -51,3 +52,11 @@ def test_what_was_slow_has_a_process_as_long_as_its_grammar(isolation: Isolation
     assert isolation.compile(OTHER, SLOW_TO_COMPILE, Stop()) is None
     del grammar
     assert isolation.compile(SPEC, SLOW, Stop()).unwrap().backend.id == "doing"  # type: ignore[union-attr]
+
+
+def test_nothing_begins_once_it_is_closed() -> None:
+    isolation = Isolation(functools.partial(RiskyGrammars, REGISTRY, BYTES, plugins=[remote_plugin.NAME]))
+    isolation.close()
+    result = isolation.compile(SPEC, SLOW, Stop())
+    assert result == Err(SHUT_DOWN)
+    assert isolation.pids() == ()

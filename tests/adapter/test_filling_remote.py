@@ -16,10 +16,12 @@ from engine_adapter.embedded.engine import Engine, run
 from engine_adapter.embedded.request import Request
 from engine_adapter.filling.host import Overdue
 from engine_adapter.filling.risky import RiskyGrammars
+from engine_adapter.filling.spares import Spares
 from engine_adapter.outcome import Delta, Failed, Finished, Outcome
 from engine_adapter.sampling import SamplingParams
 from structout import Choice, ErrorKind, Fault, GrammarError, JsonSchema, Ok, Result, Status, Vocabulary
 from structout.compile import Pending
+from structout.compile.failures import CANCELLED, SHUT_DOWN
 from structout.compile.sandbox import Limits
 from structout.constraint import Constraint
 from structout.discovery import discover
@@ -210,6 +212,32 @@ def test_whoever_waits_for_a_grammar_may_stop_it(grammars: RiskyGrammars) -> Non
     stop.set()
     waiting.join()
     assert results[0].error.kind is ErrorKind.CANCELLED  # type: ignore[union-attr]
+
+
+def test_who_stops_while_no_process_is_ready_waits_for_none_and_leaves_it_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_start, start = threading.Event(), Spares._start
+    started: list[int] = []
+
+    def held(spares: Spares) -> Any:
+        assert may_start.wait(60.0)
+        started.append(1)
+        return start(spares)
+
+    monkeypatch.setattr(Spares, "_start", held)
+    grammars = RiskyGrammars(REGISTRY, BYTES, "doing", plugins=[remote_plugin.NAME])
+    stop = Stop()
+    stop.set()
+    for _ in range(5):
+        assert grammars.compile(Choice(("a",)), stop=stop).error.message == CANCELLED.message  # type: ignore[union-attr]
+    may_start.set()
+    grammar = grammars.compile(Choice(("a",))).unwrap()
+    assert len(grammars.pids()) == 1
+    del grammar
+    grammars.close()
+    assert len(started) <= 3
+    assert grammars.compile(Choice(("a",))).error.message == SHUT_DOWN.message  # type: ignore[union-attr]
 
 
 def test_there_are_at_most_so_many_and_one_that_goes_makes_room(make_grammars: MakeGrammars) -> None:

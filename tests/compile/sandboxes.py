@@ -4,6 +4,7 @@ Limits are far above what the jobs take; only what never ends meets one.
 """
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ Make = Callable[..., Sandbox]
 def run(
     sandbox: Sandbox, *options: str, stop: Stop | None = None, wall_s: float = LONG_S
 ) -> Result[Tried, GrammarError]:
-    return sandbox.run(Choice(options), backend="hazards", stop=stop or Stop(), wall_s=wall_s)
+    return sandbox.run(Choice(options), backend="hazards", stop=stop or Stop(), due=time.monotonic() + wall_s)
 
 
 def made_fifo(folder: Path) -> Path:

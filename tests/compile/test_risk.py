@@ -367,3 +367,24 @@ def test_every_measure_has_bounds_that_fit_each_other(backend: str) -> None:
     bounds = bounds_for(backend)
     assert set(bounds) == set(Measure)
     assert all(0 <= bound.plain <= bound.hard for bound in bounds.values())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Ebnf('root ::= a{8}\na ::= b{8}\nb ::= c{8}\nc ::= "x" c | "y"'),
+        JsonSchema(
+            json.dumps(
+                {
+                    "maxItems": 8,
+                    "items": {"maxItems": 8, "items": {"maxItems": 8, "items": {"$ref": "#/$defs/a"}}},
+                    "$defs": {"a": {"properties": {"a": {"$ref": "#/$defs/a"}}}},
+                }
+            )
+        ),
+    ],
+    ids=["rules", "references"],
+)
+def test_what_leads_into_a_circle_multiplies_all_the_way(spec: GrammarSpec) -> None:
+    measures = measures_of(spec, BOUNDS)
+    assert max(measures[Measure.GRAMMAR_REPETITION], measures[Measure.REPETITION]) == 8**3

@@ -12,8 +12,7 @@ import pytest
 
 from structout import Choice, Err, ErrorKind, Fault, GrammarError, Ok, Result
 from structout.compile.sandbox import Sandbox, Tried, Walks
-from structout.compile.sandbox.pool import ATTEMPTS
-from structout.compile.sandbox.verdicts import verdict
+from structout.compile.sandbox.verdicts import ATTEMPTS, verdict
 from structout.fuzz.vocabulary import byte_vocabulary
 from structout.processes import Cause, Ended, Stop
 from tests.compile.hazards import PLUGIN, SAID, mark

@@ -26,10 +26,10 @@ FOR_VALUES = MOST - MOST // ERRORS_SHARE
 def test_it_never_holds_more_than_its_bounds_and_the_last_stays_if_it_fits(
     puts: Sequence[tuple[int, int]], entries: int
 ) -> None:
-    cache = ResultCache[int, int](entries, MOST, lambda size: size)
+    cache = ResultCache[int, int](entries, MOST)
     for key, size in puts:
         before = cache.get(key)
-        cache.put(key, Ok(size))
+        cache.put(key, Ok(size), size)
         assert cache.size_bytes <= FOR_VALUES
         assert len(cache) <= entries
         fits = entries > 0 and size <= FOR_VALUES
@@ -40,19 +40,19 @@ def test_it_never_holds_more_than_its_bounds_and_the_last_stays_if_it_fits(
     ("kind", "fault"), [(kind, fault) for kind, faults in CONSEQUENCES.items() for fault in faults]
 )
 def test_only_verdicts_are_kept(kind: ErrorKind, fault: Fault) -> None:
-    cache = ResultCache[int, int](4, 1 << 20, lambda size: size)
+    cache = ResultCache[int, int](4, 1 << 20)
     error = Err(GrammarError(kind=kind, fault=fault, message="no"))
-    cache.put(1, error)
+    cache.put(1, error, 1)
     verdicts = {ErrorKind.INVALID_SPEC, ErrorKind.UNSATISFIABLE, ErrorKind.UNSUPPORTED, ErrorKind.TOO_COMPLEX}
     assert cache.get(1) == (error if kind in verdicts else None)
 
 
 def test_the_texts_of_errors_count() -> None:
-    cache = ResultCache[int, int](100, 1 << 20, lambda size: size)
+    cache = ResultCache[int, int](100, 1 << 20)
     for key in range(10):
-        cache.put(key, Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="x" * 20_000)))
+        cache.put(key, Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="x" * 20_000)), 1)
     assert 0 < len(cache) <= 3
-    cache.put(10, Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="x" * 2_000_000)))
+    cache.put(10, Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="x" * 2_000_000)), 1)
     assert cache.get(10) is None
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 
 import attrs
@@ -12,9 +13,9 @@ from hypothesis import given
 from structout import Choice, Err, ErrorKind, Ok, Regex, Result
 from structout.compile import CompileService, PendingGrammar
 from structout.compile.lanes import SHARE, FairQueue, Lane, sandbox_lanes
-from structout.compile.risk import Measure, Risk, RiskClass
+from structout.compile.risk import Measure, Risk, RiskClass, bounds_for, risk_of
 from structout.compile.sandbox import Tried
-from structout.compile.work import HEAVY_FACTOR, lane_of
+from structout.compile.work import HEAVY_FACTOR, LONG_BYTES, lane_of
 from structout.discovery import discover
 from structout.errors import GrammarError
 from structout.processes import Stop
@@ -44,7 +45,7 @@ class HeldSandbox:
     opened: threading.Event = attrs.field(factory=threading.Event)
     stopped: list[str] = attrs.field(factory=list)
 
-    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, wall_s: float) -> Result[Tried, GrammarError]:
+    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
         assert isinstance(spec, Choice)
         self.begun.append(spec.options[0])
         self.entered.release()
@@ -201,4 +202,49 @@ def test_regular_expressions_over_every_bound_are_refused_without_a_worker() -> 
     service = CompileService(registry, BYTES, sandbox=sandbox)  # type: ignore[arg-type]
     assert kind(service.submit(Regex("(" * 100_000 + ")" * 100_000))) is ErrorKind.TOO_COMPLEX
     assert not sandbox.begun
+    service.close()
+
+
+def test_a_long_spec_that_is_plain_is_tried_nowhere(service: CompileService, sandbox: HeldSandbox) -> None:
+    sandbox.opened.set()
+    plain = Choice([f"{number:0500}" for number in range(1 + LONG_BYTES // 500)])
+    assert risk_of(plain, bounds_for("llguidance")).risk_class is RiskClass.PLAIN
+    registry = discover(plugins={"test": TriePlugin(trie_info("llguidance"))}, entry_points=[], disable=[])
+    known = CompileService(registry, BYTES, sandbox=sandbox)  # type: ignore[arg-type]
+    grammar = known.compile(plain, backend="llguidance").unwrap()
+    assert not grammar.is_risky
+    assert not sandbox.begun
+    known.close()
+
+
+@attrs.define(eq=False)
+class ShortOfTime:
+    """A sandbox whose first job takes all the time that it may, and whose second one comes through."""
+
+    workers: int = 1
+    due: list[float] = attrs.field(factory=list)
+    entered: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
+    opened: threading.Event = attrs.field(factory=threading.Event)
+
+    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
+        self.due.append(due)
+        if len(self.due) > 1:
+            return Ok(tried())
+        self.entered.release()
+        assert self.opened.wait(WAIT_S)
+        time.sleep(max(0.0, due - time.monotonic()))
+        return Err(GrammarError(kind=ErrorKind.TIMED_OUT, message="out of time"))
+
+
+def test_who_joins_late_and_waits_longer_has_its_own_time() -> None:
+    sandbox = ShortOfTime()
+    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
+    service = CompileService(registry, BYTES, sandbox=sandbox)  # type: ignore[arg-type]
+    first = service.submit(moderate("m"), backend="trie", deadline_s=2.0)
+    assert sandbox.entered.acquire(timeout=WAIT_S)
+    second = service.submit(moderate("m"), backend="trie", deadline_s=WAIT_S)
+    sandbox.opened.set()
+    assert kind(second) is None
+    assert kind(first) in (None, ErrorKind.TIMED_OUT)
+    assert sandbox.due[1] > sandbox.due[0]
     service.close()

@@ -86,15 +86,16 @@ def _rules(measures: Measures, text: str, bounds: Bounds, syntax: re.Pattern[str
 def _longest(names: Sequence[str], rules: Sequence[_Rule]) -> tuple[int, int]:
     """The most rules that lead to one another, and the largest product of their repetitions.
 
-    All rules that get into a circle count as one chain, and their repetitions as if it were gone round twice.
+    All rules that get into a circle count as one chain, and the repetitions of those in one as if it were gone round
+    twice.
     """
     index = {name: number for number, name in enumerate(names)}
     leads_to = [[index[name] for name in rule.names if name in index] for rule in rules]
-    order, circular = inner_first(leads_to)
+    order = inner_first(leads_to)
     chains, products = [0] * len(rules), [rule.repetition for rule in rules]
-    for node in order:
+    for node in order.inner:
         chains[node] = 1 + max((chains[inner] for inner in leads_to[node]), default=0)
-    for node in [*order, *circular, *circular]:
+    for node in [*order.inner, *order.circular, *order.circular, *order.outer]:
         inside = max((products[inner] for inner in leads_to[node]), default=1)
         products[node] = min(rules[node].repetition * inside, CAP)
-    return len(circular) + max(chains), max(products)
+    return len(order.circular) + len(order.outer) + max(chains), max(products)

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from structout.compile.risk.graph import inner_first
+from structout.compile.risk.graph import Order, inner_first
 from structout.compile.risk.measures import CAP, Measure, Measures
 from structout.compile.risk.schemas import Walk
 from structout.result import Ok
@@ -46,8 +46,8 @@ class _Paths:
         _fold(self._in_place, self.forms, self._forms_of)
         _fold(self._in_place, self.applied, self._applied_of)
         leads_to = [[*inside, *targets.get(node, ())] for node, inside in enumerate(self._inside)]
-        order, circular = _fold(leads_to, self.repetitions, self._repetitions_of)
-        self.chain = self._longest_chain(order, circular)
+        order = _fold(leads_to, self.repetitions, self._repetitions_of)
+        self.chain = self._longest_chain(order.inner, sorted([*order.circular, *order.outer]))
 
     def _longest_chain(self, order: Sequence[int], circular: Sequence[int]) -> int:
         targets = self._targets
@@ -78,19 +78,19 @@ class _Paths:
         return min(self._walk.counts[node] * max(inside, default=1), CAP)
 
 
-def _fold(
-    leads_to: Sequence[Sequence[int]], values: list[int], value_of: Callable[[int], int]
-) -> tuple[list[int], list[int]]:
-    """Sets each node's value, from the inside to the outside; returns this order, and what gets into a circle, which is
-    gone round twice."""
-    order, circular = inner_first(leads_to)
-    for node in order:
+def _fold(leads_to: Sequence[Sequence[int]], values: list[int], value_of: Callable[[int], int]) -> Order:
+    """Sets each node's value, from the inside to the outside; what is in a circle is gone round twice. Returns this
+    order."""
+    order = inner_first(leads_to)
+    for node in order.inner:
         values[node] = value_of(node)
     for _ in range(2):
         # As they are before this round, so that it does not matter which comes first.
-        for node, value in [(node, value_of(node)) for node in circular]:
+        for node, value in [(node, value_of(node)) for node in order.circular]:
             values[node] = value
-    return order, circular
+    for node in order.outer:
+        values[node] = value_of(node)
+    return order
 
 
 def _is_in_place(walk: Walk, node: int, parent: int) -> bool:

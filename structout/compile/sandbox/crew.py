@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from structout.compile.sandbox.verdicts import CANCELLED, SHUT_DOWN
+from structout.compile.failures import CANCELLED, SHUT_DOWN
 from structout.errors import GrammarError
 from structout.processes import LineProcess, Stop
 from structout.result import Err, Ok, Result
@@ -75,11 +75,13 @@ class Crew:
         ticket = object()
         with stop.calling(self._wake), self._changed:
             self._line.append(ticket)
-            while (found := self._found(ticket, stop)) is None:
-                self._changed.wait()
-            self._line.remove(ticket)
-            self._changed.notify_all()
-        return found
+            try:
+                while (found := self._found(ticket, stop)) is None:
+                    self._changed.wait()
+                return found
+            finally:
+                self._line.remove(ticket)
+                self._changed.notify_all()
 
     def _found(self, ticket: object, stop: Stop) -> Result[LineProcess, GrammarError] | None:
         if stop.is_set:

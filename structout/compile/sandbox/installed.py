@@ -41,7 +41,7 @@ def same_backends(expected: Mapping[str, str], plugins: Iterable[str], disable: 
 
 
 def _difference(backend: str, there: str, here: str | None) -> Problem:
-    where = "the process that tries grammars"
+    where = "another process of the engine"
     reason = f"{where} finds {here}, the engine has {there}" if here else f"{where} does not find it"
     return Problem(
         kind=ProblemKind.UNAVAILABLE, plugin=backend, distribution=here, backend=backend, reason=reason, hint=HINT

@@ -14,7 +14,7 @@ from structout.compile.sandbox.crew import Crew
 from structout.compile.sandbox.limits import Limits
 from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer
 from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
-from structout.compile.sandbox.verdicts import verdict, was_killed_from_outside
+from structout.compile.sandbox.verdicts import ATTEMPTS, no_time_left, verdict, was_killed_from_outside
 from structout.discovery import Registry
 from structout.errors import ErrorKind, GrammarError, describe_exception, reraise_users_interrupt
 from structout.processes import Cause, Ended, LineProcess, Stop
@@ -23,9 +23,6 @@ from structout.spec import GrammarSpec, spec_to_json
 from structout.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-
-ATTEMPTS: Final = 3
-"""How often a job is begun if somebody else kills its worker, before the spec is blamed for it."""
 
 
 @attrs.frozen
@@ -103,7 +100,7 @@ class Sandbox:
         return self._crew.wait_until_full(timeout_s)
 
     def run(
-        self, spec: GrammarSpec, *, backend: str | None = None, stop: Stop, wall_s: float = math.inf
+        self, spec: GrammarSpec, *, backend: str | None = None, stop: Stop, due: float = math.inf
     ) -> Result[Tried, GrammarError]:
         """Compiles and tries a spec in a worker; waits for one that is free, in order of arrival. Never raises.
 
@@ -111,7 +108,7 @@ class Sandbox:
             spec: what to try.
             backend: the backend that has to take it; None to try all that might.
             stop: ends this call with CANCELLED when it is set, and the worker if one is at work.
-            wall_s: seconds that a worker may take, if that is less than the limit.
+            due: when it has to be over, by `time.monotonic`, if that is before the limit.
 
         Returns:
             What was measured, or: what the backends say; TIMED_OUT, the caller's fault if the worker was computing and
@@ -119,7 +116,7 @@ class Sandbox:
             BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
         try:
-            return self._run(spec, backend, stop, min(wall_s, self._limits.wall_s))
+            return self._run(spec, backend, stop, due)
         except BaseException as exc:
             reraise_users_interrupt(exc)
             logger.exception("trying a grammar failed in the sandbox itself")
@@ -131,7 +128,7 @@ class Sandbox:
         self._crew.close()
         self._opening.close()
 
-    def _run(self, spec: GrammarSpec, backend: str | None, stop: Stop, wall_s: float) -> Result[Tried, GrammarError]:
+    def _run(self, spec: GrammarSpec, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
         number = next(self._numbers)
         question = {"job": number, "spec": spec_to_json(spec), "backend": backend, **attrs.asdict(self._walks)}
         job = json.dumps(question).encode()
@@ -140,11 +137,16 @@ class Sandbox:
                 case Err(error):
                     return Err(error)
                 case Ok(process):
-                    tried, outcome = self._ask(process, number, job, time.monotonic() + wall_s, stop)
+                    began = time.monotonic()
+            deadline = min(due, began + self._limits.wall_s)
+            if deadline <= began:
+                self._crew.give_back(process)
+                return Err(no_time_left(spec))
+            tried, outcome = self._ask(process, number, job, deadline, stop)
             if isinstance(outcome, Answer):
                 return outcome.result
             if attempt == ATTEMPTS or not was_killed_from_outside(outcome):
-                return Err(self._blame(verdict(outcome, spec, self._limits, wall_s), outcome, tried))
+                return Err(self._blame(verdict(outcome, spec, self._limits, deadline - began), outcome, tried))
         raise AssertionError("counting does not end")
 
     def _ask(

@@ -10,13 +10,14 @@ from typing import Final
 
 import attrs
 
+from structout.compile.failures import CANCELLED
 from structout.compile.sandbox.limits import Limits, says_out_of_memory
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.processes import Cause, Ended
 from structout.spec import GrammarSpec
 
-CANCELLED: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the request was cancelled")
-SHUT_DOWN: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the service was shut down")
+ATTEMPTS: Final = 3
+"""How often something is asked if somebody else kills the process that does it, before the spec is blamed for it."""
 _SIMPLER: Final = "make it simpler"
 _COMPUTING: Final = 0.5
 """The part of the time for which a process has to have computed to be out of time through its own work."""
@@ -60,6 +61,12 @@ def _out_of_time(spec: GrammarSpec, wall_s: float, *, was_computing: bool) -> Gr
         message=f"this {spec.kind} could not be compiled and tried within {wall_s:.3g} s",
         hint=_SIMPLER if was_computing else f"send it again, or {_SIMPLER}",
     )
+
+
+def no_time_left(spec: GrammarSpec) -> GrammarError:
+    """For a spec whose time was over before a process was free for it."""
+    message = f"no process was free to try this {spec.kind} in time"
+    return GrammarError(kind=ErrorKind.TIMED_OUT, fault=Fault.SERVICE, message=message, hint="send it again later")
 
 
 def _over_its_budget(spec: GrammarSpec, limits: Limits) -> GrammarError:
