@@ -24,6 +24,7 @@ from structout.fuzz.exactness import Exactness, faults_of, measure, shares_by_pa
 from structout.fuzz.examine import Report
 from structout.fuzz.faults import Fault, FaultFolder
 from structout.fuzz.known import KnownFaults
+from structout.fuzz.oracles import laws_around
 from structout.fuzz.target import Target, registry
 from structout.result import Err, Ok, Result
 from structout.schema import check_schema
@@ -188,7 +189,7 @@ def _searched(campaign: Campaign, work: _Work, options: Options, bar: "_Bar") ->
     backend = campaign.child.target.backend
     campaign.on_case = on_case
     if work.saved:
-        campaign.replay([work.saved.case], {work.saved.law})
+        campaign.replay([work.saved.case], laws_around(work.saved.law))
     else:
         _replay_saved(campaign, FaultFolder(options.faults).of(backend), work.spec)
         campaign.search(
@@ -210,7 +211,7 @@ def _searched(campaign: Campaign, work: _Work, options: Options, bar: "_Bar") ->
 def _replay_saved(campaign: Campaign, saved: Iterator[Fault], spec: JsonSchema | None) -> None:
     for fault in saved:
         if spec is None or fault.case.spec.key == spec.key:
-            campaign.replay([fault.case], {fault.law})
+            campaign.replay([fault.case], laws_around(fault.law))
 
 
 class _Bar:

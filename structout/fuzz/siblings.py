@@ -4,7 +4,6 @@ import random
 import re
 import string
 from collections.abc import Iterator
-from typing import Final
 
 import attrs
 
@@ -23,8 +22,6 @@ from structout.spec import (
     StructuralTag,
     Whitespace,
 )
-
-_DIALECTS: Final = (Dialect.DRAFT_2020_12, Dialect.DRAFT_7)
 
 
 def siblings(spec: GrammarSpec, draw: random.Random) -> Iterator[GrammarSpec]:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from structout import Choice
 from structout.cli.app import app
-from structout.fuzz import Case, Fault, FaultFolder, Law, Text, Violation
+from structout.fuzz import Case, Child, Fault, FaultFolder, Law, Text, Violation
+from structout.fuzz.difference import process_difference
 from structout.testing import (
     LAWS,
     PROTECTS,
@@ -26,7 +27,7 @@ from structout.testing import (
     conformance_checks,
     inputs,
 )
-from tests.fuzz.hazards import faulty_choices, good_choices, target
+from tests.fuzz.hazards import faulty_choices, good_choices, hash_choices, target
 from tests.mutants import MUTANTS
 from tests.mutants.wrapping import Mutant
 
@@ -140,6 +141,17 @@ def test_a_known_fault_is_no_alarm(tmp_path: Path) -> None:
     assert "known-0-wrong_rejection" not in found
     # Of the same kind of spec, and refused in the same way: another way to fail is another fault.
     assert all("refuses: a letter\n" not in message for message in found.values())
+
+
+def test_a_known_fault_between_two_processes_is_seen(tmp_path: Path) -> None:
+    case = Case(Choice(("a", "b")))
+    with Child(target(hash_choices)) as child, child.twin() as other:
+        violation = process_difference(child, other, case)
+    assert violation is not None
+    known = known_file(tmp_path, Fault("hash_choices", violation, case))
+    check = checks_of(hash_choices, Level.LANGUAGE, known=known)[-1]
+    assert isinstance(check, KnownFaultCheck)
+    check.run()
 
 
 def test_a_known_fault_that_is_gone_fails(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ COSTLY: Final = frozenset({Law.CONCURRENCY, Law.LEAK})
 """Laws that take too long to be looked for in every case."""
 
 
+def laws_around(law: Law) -> frozenset[Law]:
+    """The laws to look at so as to see every breach of one: that others' grammars changed those which are held is seen
+    where leaks are looked for."""
+    return frozenset({law, Law.LEAK} if law is Law.CACHE else {law})
+
+
 def oracles_for(laws: Collection[Law]) -> list[Oracle]:
     """What looks for breaches of these laws, each once.
 

@@ -124,7 +124,7 @@ def tokens_do_not_matter(trial: Trial) -> None:
                 refused = trial.vocabulary.token(tokens[count])
                 broken(Law.TOKENIZATION, message, refused=repr(refused), whole=repr(data), **probe.where())
             else:
-                _compare(trial, first[1], probe)
+                _compare(first[1], probe)
 
 
 def _texts(trial: Trial) -> list[bytes]:
@@ -134,7 +134,7 @@ def _texts(trial: Trial) -> list[bytes]:
     return [part for text in whole for part in (text, text[: trial.draw.randint(0, len(text))])]
 
 
-def _compare(trial: Trial, one: Probe, other: Probe) -> None:
+def _compare(one: Probe, other: Probe) -> None:
     differing = (one.fill() != other.fill()).nonzero()[0].tolist()
     if differing or one.is_accepting is not other.is_accepting:
         message = "what may follow depends on how the text before was cut into tokens"

@@ -95,7 +95,7 @@ def forks_are_independent(trial: Trial) -> None:
         fork = probe.fork()
         same_state(Law.FORK, "a fork", fork, probe)
         if probe.is_terminated:
-            _undone_behind_its_beginning(trial, fork)
+            _undone_behind_its_beginning(fork)
             continue
         _forked_again(trial, fork)
         trial.walk(fork, 5)
@@ -105,7 +105,7 @@ def forks_are_independent(trial: Trial) -> None:
         same_state(Law.FORK, "a fork whose origin went on", fork, fork.replayed())
         _undone_in_part(trial, probe)
         _undone_in_part(trial, fork)
-        _undone_behind_its_beginning(trial, fork)
+        _undone_behind_its_beginning(fork)
 
 
 def _forked_again(trial: Trial, fork: Probe) -> None:
@@ -123,7 +123,7 @@ def _undone_in_part(trial: Trial, probe: Probe) -> None:
         same_state(Law.FORK, "one of two that went on, after undoing some tokens", probe, probe.replayed())
 
 
-def _undone_behind_its_beginning(trial: Trial, fork: Probe) -> None:
+def _undone_behind_its_beginning(fork: Probe) -> None:
     """A fork can undo what its origin accepted."""
     if fork.can_roll_back:
         fork.rollback(min(len(fork.tokens), fork.max_rollback))
