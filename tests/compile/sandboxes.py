@@ -24,6 +24,8 @@ Make = Callable[..., Sandbox]
 def run(
     sandbox: Sandbox, *options: str, stop: Stop | None = None, wall_s: float = LONG_S
 ) -> Result[Tried, GrammarError]:
+    if wall_s < LONG_S:
+        assert sandbox.wait_until_full(), "starting a worker is not to take any of that time"
     return sandbox.run(Choice(options), backend="hazards", stop=stop or Stop(), due=time.monotonic() + wall_s)
 
 
