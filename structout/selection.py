@@ -23,7 +23,7 @@ once compiled; outlines compiles slowest. Backends that are not listed follow by
 
 @attrs.frozen
 class Ranking:
-    """The backends to ask for a spec, best first; none was asked yet.
+    """Backends for a spec, best first: of `rank` those to ask, of `select` those that were asked and may take it.
 
     Attributes:
         candidates: see above.
@@ -34,15 +34,7 @@ class Ranking:
     refusals: tuple[GrammarError, ...]
 
 
-@attrs.frozen
-class Selection:
-    """The backends to try for a spec, best first, and why each of the others is not among them."""
-
-    candidates: tuple[RegisteredBackend, ...]
-    refusals: tuple[GrammarError, ...]
-
-
-def select(spec: GrammarSpec, registry: Registry, *, backend: str | None = None) -> Result[Selection, GrammarError]:
+def select(spec: GrammarSpec, registry: Registry, *, backend: str | None = None) -> Result[Ranking, GrammarError]:
     """The backends that may take a spec, as far as that is known without compiling it.
 
     Who wants one backend only asks the candidates of `rank` one by one.
@@ -59,10 +51,10 @@ def select(spec: GrammarSpec, registry: Registry, *, backend: str | None = None)
         case Err(error):
             return Err(error)
         case Ok(ranking):
-            selection = _asked(ranking, spec)
-            if selection.candidates:
-                return Ok(selection)
-            return Err(nobody_may(spec, registry, selection.refusals, backend=backend))
+            asked = _asked(ranking, spec)
+            if asked.candidates:
+                return Ok(asked)
+            return Err(nobody_may(spec, registry, asked.refusals, backend=backend))
 
 
 def rank(spec: GrammarSpec, registry: Registry, *, backend: str | None = None) -> Result[Ranking, GrammarError]:
@@ -112,10 +104,10 @@ def _rank(backends: Sequence[RegisteredBackend], spec: GrammarSpec, registry: Re
     return Ranking(tuple(allowed), refusals)
 
 
-def _asked(ranking: Ranking, spec: GrammarSpec) -> Selection:
+def _asked(ranking: Ranking, spec: GrammarSpec) -> Ranking:
     asked = [(each, refusal(each, spec)) for each in ranking.candidates]
     able = tuple(each for each, error in asked if error is None)
-    return Selection(able, (*ranking.refusals, *(error for _, error in asked if error)))
+    return Ranking(able, (*ranking.refusals, *(error for _, error in asked if error)))
 
 
 def _forbidden(candidate: RegisteredBackend, reason: str) -> GrammarError:

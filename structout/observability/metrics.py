@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from structout.errors import GrammarError
 from structout.hookspecs import hookimpl
-from structout.observability.sources import CompileEnd, FillerSource, SandboxSource, ServiceSource
+from structout.observability.sources import CompileEnd, FillerSource, SandboxSource, ServiceSource, outcome_of
 
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the waits' histogram: from a cache hit to a deadline."""
@@ -71,11 +71,11 @@ class Metrics(Collector):
 
     @hookimpl
     def structout_compile_finished(self, event: CompileEnd) -> None:
-        self._compiles.labels(self._backend(event.backend), _outcome(event.error), event.risk or "unknown").inc()
+        self._compiles.labels(self._backend(event.backend), outcome_of(event.error), event.risk or "unknown").inc()
 
     def waited(self, seconds: float, error: GrammarError | None) -> None:
         """See `structout.observability.sources.Observer`."""
-        self._waits.labels(_outcome(error)).observe(seconds)
+        self._waits.labels(outcome_of(error)).observe(seconds)
 
     def _backend(self, backend: str | None) -> str:
         """A label for it. What a request names need not exist, and would make a time series of its own each time."""
@@ -102,7 +102,3 @@ class Metrics(Collector):
         yield GaugeMetricFamily("structout_blocked_requests", "Requests that wait for what they need to run.", blocked)
         late = sum(filler.misses for filler in self._fillers)
         yield CounterMetricFamily("structout_mask_misses", "Bitmask rows that missed their step's budget.", late)
-
-
-def _outcome(error: GrammarError | None) -> str:
-    return "ok" if error is None else error.kind.value

@@ -29,6 +29,11 @@ class _NoObserver:
 NO_OBSERVER: Final[Observer] = _NoObserver()
 
 
+def outcome_of(error: GrammarError | None) -> str:
+    """How metrics and spans say what came of something: ``ok``, or the error's kind. No text of a client is in it."""
+    return "ok" if error is None else error.kind.value
+
+
 class CompileEnd(Protocol):
     """What is read of a `structout.hookspecs.CompileEvent`; see there.
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol, TypeAlias
 
 from structout.errors import GrammarError
+from structout.observability.sources import outcome_of
 
 Attributes: TypeAlias = Mapping[str, str | bool | int | float]
 
@@ -43,5 +44,5 @@ NO_TRACER: Final[Tracer] = _NoTracer()
 
 
 def set_outcome(span: Span, error: GrammarError | None) -> None:
-    """Says what came of it, as ``structout.outcome``: ``ok``, or the error's kind. No text of a client is in it."""
-    span.set_attribute("structout.outcome", "ok" if error is None else error.kind.value)
+    """Says what came of it, as ``structout.outcome``."""
+    span.set_attribute("structout.outcome", outcome_of(error))
