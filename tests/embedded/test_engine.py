@@ -172,7 +172,7 @@ def test_what_is_no_request_is_refused(engine: Engine, request_: Any) -> None:
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 def test_a_request_keeps_its_tokens_whatever_held_them(engine: Engine, kind: Callable[[list[int]], Any]) -> None:
     held = kind([1, 2])
-    request = Request(id="a", prompt=held, stop_token_ids=held, max_tokens=1)
+    request = Request(id="a", prompt=held, stop_token_ids=held, max_tokens=1, sampling=GREEDY)
     held[:] = kind([0, 0])
     assert (request.prompt, request.stop_token_ids) == ((1, 2), (1, 2))
     assert {type(token) for token in request.prompt} == {int}
@@ -255,7 +255,7 @@ def test_an_abort_that_comes_late_does_not_meet_the_next_request_of_that_name(en
 
 
 def test_two_requests_with_one_id_are_refused_until_the_first_has_ended(engine: Engine) -> None:
-    engine.add(Request(id="a", prompt=(1,), max_tokens=1)).unwrap()
+    engine.add(Request(id="a", prompt=(1,), max_tokens=1, sampling=GREEDY)).unwrap()
     again = run(engine, [Request(id="a", prompt=(2,))])
     refused = next(again)
     assert isinstance(refused.outcome, Failed)
@@ -367,7 +367,9 @@ def test_a_model_that_raises_anything_ends_requests_and_no_step(
         failed = ends(list(run(engine, [Request(id="a", prompt=(1,), max_tokens=3, sampling=GREEDY)])))["a"]
     assert isinstance(failed, Failed)
     assert failed.error.kind is ErrorKind.ENGINE_FAILURE
-    assert isinstance(ends(list(run(engine, [Request(id="b", prompt=(1,), max_tokens=3)])))["b"], Finished)
+    assert isinstance(
+        ends(list(run(engine, [Request(id="b", prompt=(1,), max_tokens=3, sampling=GREEDY)])))["b"], Finished
+    )
 
 
 def _free(id: str) -> Request:
@@ -584,7 +586,7 @@ class FailsOn:
 
 def test_what_is_logged_of_a_request_has_its_id(service: CompileService, caplog: pytest.LogCaptureFixture) -> None:
     engine = Engine(FailsOn(ScriptedRunner(), prompt("bad")), service)
-    ends(list(run(engine, [Request(id="r-7", prompt=prompt("bad")), Request(id="good", prompt=prompt("x"))])))
+    ends(list(run(engine, [Request(id="r-7", prompt=prompt("bad")), _free("good")])))
     assert [record.__dict__.get("request_id") for record in caplog.records] == ["r-7"]
 
 

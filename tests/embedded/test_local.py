@@ -1,5 +1,6 @@
 """What `open_local` puts together: with a sandbox, what it found slow is compiled elsewhere, and `close` ends all."""
 
+import gc
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -71,6 +72,15 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(local_module, name, value)
     monkeypatch.setattr(Closes, "made", [])
+
+
+def test_what_was_loaded_is_out_of_the_garbage_collectors_sight(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(gc.unfreeze)
+    gc.unfreeze()
+    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
+    local = open_local("scripted", registry=registry)
+    assert not any(each is registry for each in gc.get_objects())
+    local.close()
 
 
 @pytest.mark.parametrize(("workers", "backend"), [(0, "trie"), (3, "elsewhere")])
