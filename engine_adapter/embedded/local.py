@@ -1,5 +1,6 @@
 """A model in this process, ready for requests: weights, vocabulary, compile service and engine put together."""
 
+import atexit
 import functools
 import gc
 
@@ -90,4 +91,5 @@ def open_local(
     # Libraries, model and vocabulary are a million objects that stay. To go through them all, as the garbage collector
     # does whenever requests have made enough of their own, would stop every thread for more than half a second.
     gc.freeze()
+    atexit.register(gc.unfreeze)  # or what is left at the end is never freed, and libraries complain of leaks
     return Local(loaded, vocabulary, service, engine, sandbox, isolation)

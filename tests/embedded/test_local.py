@@ -1,7 +1,11 @@
 """What `open_local` puts together: with a sandbox, what it found slow is compiled elsewhere, and `close` ends all."""
 
 import gc
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -21,6 +25,7 @@ from structout.vocabulary import Vocabulary
 from tests.fakes import BYTES, TriePlugin, trie_info
 from tests.scripted import ScriptedRunner
 
+ROOT = Path(__file__).resolve().parents[2]
 TRIED = Tried(backend="trie", compile_s=1.0, slowest_fill_s=1.0, fills=1, grown_bytes=0)
 RISKY = Choice(("risky for what was never measured",))
 
@@ -61,6 +66,10 @@ class Elsewhere(Closes):
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    patched(monkeypatch)
+
+
+def patched(monkeypatch: pytest.MonkeyPatch) -> None:
     def loaded(*_: object, **__: object) -> Any:
         return SimpleNamespace(runner=ScriptedRunner(), tokenizer=None, eos_token_ids=())
 
@@ -81,6 +90,24 @@ def test_what_was_loaded_is_out_of_the_garbage_collectors_sight(request: pytest.
     local = open_local("scripted", registry=registry)
     assert not any(each is registry for each in gc.get_objects())
     local.close()
+
+
+LEFT = """
+import atexit, gc
+atexit.register(lambda: print("frozen:", gc.get_freeze_count()))
+from tests.embedded import test_local
+with test_local.pytest.MonkeyPatch.context() as patch:
+    test_local.patched(patch)
+    test_local.open_local("scripted").close()
+print("frozen:", gc.get_freeze_count())
+"""
+
+
+def test_at_the_end_everything_is_freed_as_ever() -> None:
+    ended = subprocess.run([sys.executable, "-c", LEFT], cwd=ROOT, capture_output=True, text=True, check=True)
+    running, end = re.findall(r"frozen: (\d+)", ended.stdout)
+    assert int(running) > 0
+    assert int(end) == 0
 
 
 @pytest.mark.parametrize(("workers", "backend"), [(0, "trie"), (3, "elsewhere")])
