@@ -163,7 +163,7 @@ def engine_main(plan: Plan) -> None:
         model = ScriptedModel(words.padded_size, max_rows=64, max_len=64)
         engine = Engine(model, service)
         sandbox.wait_until_full()
-        gc.freeze()  # as `open_local` does
+        gc.freeze()  # as docs/reliability.md tells operators to
         _tell(figures=asyncio.run(_measured(plan, engine, model, registry)))
         engine.close()
         service.close()

@@ -74,10 +74,14 @@ def sandbox() -> Iterator[HeldSandbox]:
     sandbox.opened.set()
 
 
+def made(sandbox: HeldSandbox, backend: str = "trie") -> CompileService:
+    registry = discover(plugins={"test": TriePlugin(trie_info(backend))}, entry_points=[], disable=[])
+    return CompileService(registry, BYTES, sandbox=sandbox, max_queue=8, deadline_s=WAIT_S)  # type: ignore[arg-type]
+
+
 @pytest.fixture
 def service(sandbox: HeldSandbox) -> Iterator[CompileService]:
-    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
-    service = CompileService(registry, BYTES, sandbox=sandbox, max_queue=8, deadline_s=WAIT_S)  # type: ignore[arg-type]
+    service = made(sandbox)
     yield service
     sandbox.opened.set()
     service.close()
@@ -196,21 +200,18 @@ def test_a_queue_keeps_its_bounds_and_serves_each_tenant_in_order(moves: list[tu
         assert all(count <= max(1, places // SHARE) for name, count in taken.items() if name)
 
 
-def test_regular_expressions_over_every_bound_are_refused_without_a_worker() -> None:
-    sandbox = HeldSandbox()
-    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
-    service = CompileService(registry, BYTES, sandbox=sandbox)  # type: ignore[arg-type]
+def test_regular_expressions_over_every_bound_are_refused_without_a_worker(
+    service: CompileService, sandbox: HeldSandbox
+) -> None:
     assert kind(service.submit(Regex("(" * 100_000 + ")" * 100_000))) is ErrorKind.TOO_COMPLEX
     assert not sandbox.begun
-    service.close()
 
 
-def test_a_long_spec_that_is_plain_is_tried_nowhere(service: CompileService, sandbox: HeldSandbox) -> None:
+def test_a_long_spec_that_is_plain_is_tried_nowhere(sandbox: HeldSandbox) -> None:
     sandbox.opened.set()
     plain = Choice([f"{number:0500}" for number in range(1 + LONG_BYTES // 500)])
     assert risk_of(plain, bounds_for("llguidance")).risk_class is RiskClass.PLAIN
-    registry = discover(plugins={"test": TriePlugin(trie_info("llguidance"))}, entry_points=[], disable=[])
-    known = CompileService(registry, BYTES, sandbox=sandbox)  # type: ignore[arg-type]
+    known = made(sandbox, "llguidance")
     grammar = known.compile(plain, backend="llguidance").unwrap()
     assert not grammar.is_risky
     assert not sandbox.begun
@@ -218,30 +219,26 @@ def test_a_long_spec_that_is_plain_is_tried_nowhere(service: CompileService, san
 
 
 @attrs.define(eq=False)
-class ShortOfTime:
-    """A sandbox whose first job takes all the time that it may, and whose second one comes through."""
+class ShortOfTime(HeldSandbox):
+    """A sandbox whose first job, once let go, takes all the time that it may, and whose second one comes through."""
 
-    workers: int = 1
     due: list[float] = attrs.field(factory=list)
-    entered: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
-    opened: threading.Event = attrs.field(factory=threading.Event)
 
     def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
         self.due.append(due)
-        if len(self.due) > 1:
-            return Ok(tried())
-        self.entered.release()
-        assert self.opened.wait(WAIT_S)
+        is_first = len(self.due) == 1
+        result = super().run(spec, backend=backend, stop=stop, due=due)
+        if not is_first:
+            return result
         time.sleep(max(0.0, due - time.monotonic()))
         return Err(GrammarError(kind=ErrorKind.TIMED_OUT, message="out of time"))
 
 
 def test_who_joins_late_and_waits_longer_has_its_own_time() -> None:
     sandbox = ShortOfTime()
-    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
-    service = CompileService(registry, BYTES, sandbox=sandbox)  # type: ignore[arg-type]
+    service = made(sandbox)
     first = service.submit(moderate("m"), backend="trie", deadline_s=2.0)
-    assert sandbox.entered.acquire(timeout=WAIT_S)
+    sandbox.wait_for(1)
     second = service.submit(moderate("m"), backend="trie", deadline_s=WAIT_S)
     sandbox.opened.set()
     assert kind(second) is None
