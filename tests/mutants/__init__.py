@@ -8,10 +8,10 @@ import inspect
 from collections.abc import Iterator
 from types import MappingProxyType, ModuleType
 
-from tests.mutants import batches, compiles, ends, languages, moves, resources, rows, tokens
+from tests.mutants import batches, compiles, ends, languages, meetings, moves, resources, rows, tokens
 from tests.mutants.wrapping import Mutant, PassBackend, PassGrammar, PassMatcher, make
 
-MODULES = (rows, moves, ends, tokens, batches, languages, compiles, resources)
+MODULES = (rows, moves, ends, tokens, batches, languages, meetings, compiles, resources)
 
 
 def mutants_of(module: ModuleType) -> Iterator[Mutant]:

@@ -1,7 +1,10 @@
 """Faults of filling many rows in one call."""
 
+import time
 from collections.abc import Sequence
 from typing import cast
+
+import numpy as np
 
 from structout import Status
 from structout.backend import Bitmask, Matcher
@@ -90,3 +93,28 @@ class FillsOneGrammar(PassBackend):
         own = cast(Sequence[PassMatcher], matchers)
         alike = [matcher if matcher.grammar is own[0].grammar else own[0] for matcher in own]
         return super().fill_batch(alike, bitmask, rows)
+
+
+class DropsTheRemainder(PassBackend):
+    """Of a batch of more than 32 rows as many are written as 32 goes into."""
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        count = len(rows) if len(rows) <= 32 else len(rows) // 32 * 32
+        filled = super().fill_batch(matchers[:count], bitmask, rows[:count])
+        return [*filled, *[Status.OK] * (len(rows) - count)]
+
+
+class FillsABufferOfItsOwn(PassBackend):
+    """A batch is filled in a buffer of the backend, where another thread's may overwrite it, and copied from there."""
+
+    buffer: Bitmask | None = None
+
+    def fill_batch(self, matchers: Sequence[Matcher], bitmask: Bitmask, rows: Sequence[int]) -> Sequence[Status]:
+        if self.buffer is None or len(self.buffer) < len(rows):
+            self.buffer = np.zeros((len(rows) + 64, bitmask.shape[1]), np.int32)
+        buffer = self.buffer
+        statuses = super().fill_batch(matchers, buffer, range(len(rows)))
+        time.sleep(0.0005)
+        for place, row in enumerate(rows):
+            bitmask[row] = buffer[place]
+        return statuses

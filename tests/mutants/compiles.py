@@ -11,19 +11,23 @@ from typing import Any, ClassVar, cast
 import attrs
 
 from structout import (
+    Choice,
+    Ebnf,
     Err,
     ErrorKind,
     Finding,
     GrammarError,
     GrammarSpec,
+    JsonSchema,
     Ok,
     Policy,
+    Regex,
     Result,
     Status,
     Vocabulary,
 )
 from structout.backend import Backend, BitmaskRow, CompiledGrammar
-from structout.spec import spec_to_json
+from structout.spec import FormatMode, spec_to_json
 from tests.mutants.wrapping import FullMatcher, PassBackend, PassGrammar, PassMatcher, SchemaEditor, put
 
 Compiled = Result[CompiledGrammar, GrammarError]
@@ -355,3 +359,91 @@ class _NarrowsWhiteSpace(PassGrammar):
     @property
     def narrowed(self) -> Sequence[Finding]:
         return (*super().narrowed, Finding("", "whitespace", "is one space at most"))
+
+
+class CachesByValue(_Caches):
+    """The cache takes schemas for the same that are equal as Python's values, in which true is 1."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        if not isinstance(spec, JsonSchema):
+            return spec
+        return attrs.evolve(spec, text="{}"), _hashable(json.loads(spec.text))
+
+
+def _hashable(value: Any) -> object:
+    match value:
+        case dict():
+            return ("object", *((name, _hashable(inner)) for name, inner in value.items()))
+        case list():
+            return ("array", *map(_hashable, value))
+    return value
+
+
+class CachesByJoinedOptions(_Caches):
+    """The cache takes choices for the same whose options with bars between them are the same."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return "|".join(spec.options) if isinstance(spec, Choice) else spec
+
+
+class CachesWithoutTheRoot(_Caches):
+    """The cache does not know which rule a grammar starts with."""
+
+    base = "reference"
+
+    def key(self, spec: GrammarSpec) -> object:
+        return spec.text if isinstance(spec, Ebnf) else spec
+
+
+class CachesWithoutTheFormatMode(_Caches):
+    """The cache does not know whether format is to be asserted."""
+
+    def key(self, spec: GrammarSpec) -> object:
+        return attrs.evolve(spec, format_mode=FormatMode.ASSERT) if isinstance(spec, JsonSchema) else spec
+
+
+class EvictsWhatIsHeld(PassBackend):
+    """A grammar can start no sequence any more once 128 others were compiled."""
+
+    compiled = 0
+
+    def wrapped(self, compiled: CompiledGrammar) -> CompiledGrammar:
+        self.compiled += 1
+        return _Numbered(compiled, self)
+
+
+class _Numbered(PassGrammar):
+    def __init__(self, inner: CompiledGrammar, backend: PassBackend) -> None:
+        super().__init__(inner, backend)
+        self.number: int = vars(backend)["compiled"]
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
+        if vars(self.backend)["compiled"] - self.number > 128:
+            raise RuntimeError("there is no such grammar")
+        return super().start(stop_token_ids=stop_token_ids, max_rollback=max_rollback)
+
+
+class RaisesAtWhatIsMalformed(PassBackend):
+    """Raises where a regular expression or a grammar cannot be read."""
+
+    base = "reference"
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        match super().compile(spec):
+            case Err(error) if error.kind is ErrorKind.INVALID_SPEC:
+                raise ValueError(error.message)
+            case result:
+                return result
+
+
+class TakesWhatIsMalformed(PassBackend):
+    """Where a regular expression cannot be read it is taken for a text."""
+
+    base = "reference"
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        match super().compile(spec):
+            case Err(error) if error.kind is ErrorKind.INVALID_SPEC and isinstance(spec, Regex):
+                return super().compile(Choice([spec.pattern]))
+            case result:
+                return result

@@ -252,3 +252,45 @@ class ForkBehindTheEndIsStuck(PassMatcher):
 
     def rollback(self, tokens: int) -> Status:
         return Status.REJECTED if tokens and self.is_stuck else super().rollback(tokens)
+
+
+class ForksShareTheirPast(PassMatcher):
+    """What a rollback goes back to is kept by position in a table that forks share."""
+
+    base = "llguidance"
+
+    def __init__(self, inner: FullMatcher, grammar: PassGrammar, stops: Sequence[int]) -> None:
+        super().__init__(inner, grammar, stops)
+        self.past: dict[int, FullMatcher] = {}
+
+    def accept(self, token: int) -> Status:
+        before, position = cast(FullMatcher, self.inner.fork()), len(self.tokens)
+        status = super().accept(token)
+        if len(self.tokens) > position:
+            self.past[position] = before
+        return status
+
+    def rollback(self, tokens: int) -> Status:
+        if tokens and self.ended:
+            self.ended = False
+            tokens -= 1
+        if tokens:
+            position = len(self.tokens) - tokens
+            self.inner = cast(FullMatcher, self.past[position].fork())
+            del self.tokens[position:]
+        return Status.OK
+
+
+class WindowInAByte(PassGrammar):
+    """How many tokens may have to be undone is kept in a byte."""
+
+    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
+        started = super().start(stop_token_ids=stop_token_ids, max_rollback=max_rollback)
+        started.__class__ = _Windowed
+        vars(started)["window"] = max_rollback % 256
+        return started
+
+
+class _Windowed(PassMatcher):
+    def rollback(self, tokens: int) -> Status:
+        return Status.REJECTED if tokens > vars(self)["window"] else super().rollback(tokens)

@@ -217,3 +217,28 @@ class SlowFarOut(PassMatcher):
         if len(self.tokens) >= 170:
             time.sleep(0.1)
         return super().fill(row)
+
+
+class LeaksLongRollbacks(PassMatcher):
+    """A list keeps 64 kibibytes for every rollback of more than one token."""
+
+    base = "llguidance"
+    kept: ClassVar[list[bytes]] = []
+
+    def rollback(self, tokens: int) -> Status:
+        if tokens > 1:
+            self.kept.append(bytes(65536))
+        return super().rollback(tokens)
+
+
+class LeaksEnds(PassMatcher):
+    """A list keeps every sequence that has ended."""
+
+    base = "llguidance"
+    kept: ClassVar[list[PassMatcher]] = []
+
+    def accept(self, token: int) -> Status:
+        status = super().accept(token)
+        if self.ended and status is Status.OK:
+            self.kept.append(self)
+        return status

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from structout import Choice, GrammarSpec, JsonSchema, Regex, Serialization, Status
+from structout import Choice, Ebnf, GrammarSpec, JsonSchema, Regex, Serialization, Status
 from structout.backend import Backend
 from structout.fuzz.vocabulary import small_vocabulary
 from structout.spec import FormatMode, KeyOrder, Whitespace
-from tests.mutants import MUTANTS, languages, mutants_of
+from tests.mutants import MUTANTS, languages, meetings, mutants_of
 from tests.mutants.wrapping import base_info
 
 ANY_ORDER = Serialization(key_order=KeyOrder.ANY)
@@ -66,6 +66,30 @@ TOO_MUCH: dict[str, tuple[GrammarSpec, str]] = {
         "[1]",
     ),
     "reverses_the_order": (schema({"type": "object", "properties": NULLS}), '{"b":null,"a":null}'),
+    "const_is_shallow": (schema({"const": [[1]]}), "[[2]]"),
+    "skips_the_empty_name": (schema({"type": "object", "properties": {"": {"type": "null"}}}), '{"":1}'),
+    "false_is_true": (schema({"type": "object", "properties": {"a": False}}), '{"a":1}'),
+    "required_names_are_any": (
+        schema({"type": "object", "required": ["a"], "additionalProperties": {"type": "null"}}),
+        '{"a":1}',
+    ),
+    "forgets_long_names": (
+        schema({"type": "object", "properties": {"a" * 9: {"type": "null"}}, "required": ["a" * 9]}),
+        "{}",
+    ),
+    "exclusive_beside_minimum": (schema({"type": "integer", "minimum": 1, "exclusiveMinimum": 3}), "2"),
+    "truncates_bounds": (schema({"type": "integer", "minimum": 1.5}), "1"),
+    "rounds_bounds": (schema({"type": "number", "minimum": 0, "maximum": 0.126}), "0.129"),
+    "ref_into_properties_is_any": (
+        schema({"type": "object", "properties": {"a": {"type": "null"}, "b": {"$ref": "#/properties/a"}}}),
+        '{"b":1}',
+    ),
+    "ref_by_anchor_is_any": (schema({"$ref": "#x", "$defs": {"a": {"$anchor": "x", "type": "null"}}}), "1"),
+    "no_times_is_any_times": (Regex("a{0}b"), "ab"),
+    "hex_escapes_are_letters": (Regex(r"\x41"), "x41"),
+    "cuts_options_at_nul": (Choice(("a\0b", "c")), "a"),
+    "cuts_long_options": (Choice(("a" * 300, "c")), "a" * 255),
+    "starts_at_the_first_rule": (Ebnf('x ::= "a"\nroot ::= x x'), "a"),
     "finds_a_regex": (Regex("[0-9]+"), "1x"),
     "completes_options": (Choice(("yes", "no")), "ye"),
 }
@@ -98,6 +122,12 @@ TOO_LITTLE: dict[str, tuple[GrammarSpec, str]] = {
     "strips_options": (Choice((" a", "b")), " a"),
     "mends_line_breaks": (Choice(("\r\n", "b")), "\r\n"),
     "composes_options": (Choice(("\ufb01", "b")), "\ufb01"),
+    "enum_is_a_set": (schema({"enum": [1, True]}), "true"),
+    "loses_many_branches": (schema({"anyOf": [{"const": number} for number in range(20)]}), "19"),
+    "anchors_bind_weakly": (schema({"type": "string", "pattern": "^a|b$"}), '"ax"'),
+    "loses_a_final_hyphen": (Regex("[ab-]"), "-"),
+    "grammar_bounds_wrap": (Ebnf("root ::= [a-z]{1,300}"), "a" * 300),
+    "loses_empty_alternatives": (Ebnf('root ::= "a" | ""'), ""),
     "needs_spaces": (schema({"type": "array"}), "[1,2]"),
     "loses_an_option": (Choice(("yes", "no")), "yes"),
 }
@@ -137,5 +167,5 @@ def test_it_does_not_say_what_it_leaves_out() -> None:
 
 
 def test_none_is_left_out() -> None:
-    own = {mutant.name for mutant in mutants_of(languages)}
+    own = {mutant.name for module in (languages, meetings) for mutant in mutants_of(module)}
     assert own == TOO_MUCH.keys() | TOO_LITTLE.keys() | {"ignores_the_order"}
