@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-NICENESS: Final = 10
 _STDERR_BYTES: Final = 64 << 20
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -42,9 +41,8 @@ class Lines:
 
 
 def be_expendable() -> None:
-    """Makes this process the one to suffer: low priority, first to go when memory is short, no core file, no flood of
-    messages, and it dies with the thread that started it. A crash shows where it was on standard error."""
-    _be_nice()
+    """Makes this process the one to suffer: first to go when memory is short, no core file, no flood of messages, and
+    it dies with the thread that started it. A crash shows where it was on standard error."""
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_STDERR_BYTES, _STDERR_BYTES))
@@ -52,15 +50,3 @@ def be_expendable() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _be_nice() -> None:
-    """Low priority beside the process that started this one, too, if this one leads a session of its own.
-
-    Linux may schedule each session as a group (see sched(7), autogroup). Niceness then counts within the group alone,
-    and the group has one of its own.
-    """
-    os.nice(NICENESS)
-    if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(NICENESS))

@@ -24,6 +24,8 @@ from structout.processes.usage import cpu_seconds
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of the longest answer."""
+NICENESS: Final = 19
+"""By how much a child's priority is lower than that of the thread that starts it: it gets what others leave."""
 _TAIL_BYTES: Final = 2000
 _CHUNK: Final = 1 << 16
 
@@ -70,7 +72,10 @@ class Ended:
 
 
 class LineProcess:
-    """``python -m module`` in a session of its own, with this process's ``sys.path``.
+    """``python -m module`` in a process group of its own, with this process's ``sys.path`` and a lower priority.
+
+    It stays in this process's session: Linux may schedule each session as a group (see sched(7), autogroup), and
+    niceness counts within a group alone.
 
     Safe to use from any thread; questions are put one after the other. The child dies when the thread that started it
     ends, if it uses `structout.processes.child`: keep that thread.
@@ -98,10 +103,12 @@ class LineProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 pass_fds=pass_fds,
-                start_new_session=True,
+                process_group=0,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             )
             undo.pop_all()
+        # From here, for it has libraries to load before it could do so itself.
+        os.setpriority(os.PRIO_PROCESS, self.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

@@ -16,7 +16,7 @@ from structout.compile.sandbox.crew import Crew
 from structout.discovery import discover
 from structout.fuzz.vocabulary import small_vocabulary
 from structout.processes import LineProcess, Stop
-from structout.processes.child import NICENESS
+from structout.processes.lines import NICENESS
 from tests.compile.hazards import HazardsPlugin, mark
 from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made_fifo, run
 
@@ -53,15 +53,13 @@ def test_closing_leaves_no_descriptor_no_thread_and_no_process(make: Make) -> No
     assert all(map(is_gone, pids))
 
 
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system does not schedule by session")
-def test_workers_are_nice_to_other_sessions_and_leave_this_one_alone(make: Make) -> None:
-    own = Path("/proc/self/autogroup").read_text()
+def test_workers_are_nice_to_this_process_in_whose_session_they_stay(make: Make) -> None:
     sandbox = make()
     assert sandbox.wait_until_full()
     [pid] = sandbox.pids()
-    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.nice(0) + NICENESS)
-    assert Path(f"/proc/{pid}/autogroup").read_text().endswith(f"nice {NICENESS}\n")
-    assert Path("/proc/self/autogroup").read_text() == own
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    assert os.getsid(pid) == os.getsid(0)
+    assert os.getpgid(pid) == pid
 
 
 ENGINE: Final = """
