@@ -18,7 +18,7 @@ from structout.spec import Choice, GrammarSpec, JsonObject, JsonSchema, Lark, Re
 from structout.vocabulary import Vocabulary
 from structout_llguidance.errors import WHAT, compile_error
 from structout_llguidance.examination import Examination, examine, find
-from structout_llguidance.lark import choice_grammar, permitted_tokens, regex_grammar, tag_grammar
+from structout_llguidance.lark import NO_FORCING, choice_grammar, permitted_tokens, regex_grammar, tag_grammar
 from structout_llguidance.matcher import (
     LlguidanceGrammar,
     LlguidanceMatcher,
@@ -33,9 +33,8 @@ from structout_llguidance.schemas import prepared
 from structout_llguidance.tags import Tag, read_tags
 from structout_llguidance.tokenizer import native_tokenizer
 
-_NO_FORCING: Final = {"name": "options", "lark_grammar": '%llguidance {"no_forcing": true}\nstart: ""'}
-"""A grammar that nothing uses, for an option that holds for all: where the text is certain, a mask has every token that
-fits, and not only the one that llguidance's own tokenizer would choose. There is none here."""
+_OPTIONS: Final = {"name": "options", "lark_grammar": f'{NO_FORCING}start: ""'}
+"""A grammar that nothing uses, for an option that holds for all."""
 
 
 @attrs.frozen(eq=False)
@@ -144,7 +143,10 @@ class LlguidanceBackend:
 
 
 def _source(grammar: Mapping[str, Any]) -> str:
-    return json.dumps({"grammars": [grammar, _NO_FORCING]})
+    """What llguidance reads. Every grammar in Lark's syntax costs it a millisecond, so there is no second one unless
+    the first cannot have the option."""
+    has_option = grammar.get("lark_grammar", "").startswith(NO_FORCING)
+    return json.dumps({"grammars": [grammar] if has_option else [grammar, _OPTIONS]})
 
 
 def _all(findings: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:

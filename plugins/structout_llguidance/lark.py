@@ -13,24 +13,28 @@ from structout.vocabulary import TokenKind, Vocabulary
 from structout_llguidance.schemas import prepared
 from structout_llguidance.tags import Tag
 
+NO_FORCING: Final = '%llguidance {"no_forcing": true}\n'
+"""Where the text is certain, a mask has every token that fits, and not only the one that llguidance's own tokenizer
+would choose. There is none here."""
 _TOKEN_RANGES: Final = re.compile(r"<\[([0-9,\s-]+)\]>")
 
 
 def regex_grammar(pattern: str) -> str:
     """A pattern of Rust's ``regex``: ``\\d``, ``\\w`` and ``\\s`` are ASCII only, and ``.`` is any but ``\\n``."""
-    return f"start: /{llguidance.regex_to_lark(pattern, 'dws')}/" if pattern else 'start: ""'
+    start = f"/{llguidance.regex_to_lark(pattern, 'dws')}/" if pattern else '""'
+    return f"{NO_FORCING}start: {start}"
 
 
 def choice_grammar(options: Iterable[str]) -> str:
     """One of the options. They are one terminal: as alternatives of a rule llguidance takes 2,000 at most."""
-    return "start: OPTION\nOPTION: " + " | ".join(map(json.dumps, dict.fromkeys(options)))
+    return f"{NO_FORCING}start: OPTION\nOPTION: " + " | ".join(map(json.dumps, dict.fromkeys(options)))
 
 
 def tag_grammar(tags: Sequence[Tag]) -> str:
     """One tag, or free text with tags in it: there a trigger begins a tag wherever it is completed."""
     schemas = [json.dumps(prepared(tag.schema, tag.examination)) for tag in tags]
     if tags[0].trigger is None:
-        return f"start: {json.dumps(tags[0].begin)} %json {schemas[0]} {json.dumps(tags[0].end)}"
+        return f"{NO_FORCING}start: {json.dumps(tags[0].begin)} %json {schemas[0]} {json.dumps(tags[0].end)}"
     native = [
         llguidance.StructTag(trigger=tag.trigger or "", begin=tag.begin, grammar=schema, end=tag.end)
         for tag, schema in zip(tags, schemas, strict=True)
