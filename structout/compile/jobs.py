@@ -11,6 +11,7 @@ from structout.compile.cache import ResultCache
 from structout.compile.failures import SHUT_DOWN, overloaded
 from structout.compile.lanes import FairQueue, Lane
 from structout.compile.pending import Pending
+from structout.compile.risk import Measures
 from structout.compile.sizes import size_of
 from structout.errors import GrammarError
 from structout.grammar import Grammar
@@ -65,6 +66,7 @@ class Job:
         due: when the last of its waiters stops waiting, by `time.monotonic`.
         submitted_at: by `time.monotonic`.
         stop: ends it while it is in the sandbox.
+        measures: of the spec, once it was measured.
     """
 
     key: Key
@@ -74,6 +76,7 @@ class Job:
     due: float
     submitted_at: float = attrs.field(factory=time.monotonic)
     stop: Stop = attrs.field(factory=Stop)
+    measures: Measures | None = None
     waiters: dict[PendingGrammar, None] = attrs.field(factory=dict)
 
 

@@ -11,7 +11,17 @@ from structout.compile.backends import BoundBackends
 from structout.compile.failures import own_failure
 from structout.compile.jobs import Job
 from structout.compile.lanes import Lane
-from structout.compile.risk import BOUNDS, Risk, RiskClass, bounds_for, risk_of
+from structout.compile.risk import (
+    BOUNDS,
+    PLAIN,
+    Measure,
+    Risk,
+    RiskClass,
+    bounds_for,
+    is_plain_by_its_look,
+    judge,
+    measures_of,
+)
 from structout.compile.sandbox import Sandbox, Tried
 from structout.compile.sizes import spec_bytes
 from structout.compile.trying import try_candidates
@@ -21,15 +31,19 @@ from structout.grammar import BoundBackend, Grammar
 from structout.observability.tracing import NO_TRACER, Span, Tracer, set_outcome
 from structout.processes import Stop
 from structout.result import Err, Ok, Result
-from structout.spec import GrammarSpec
+from structout.spec import Choice, GrammarSpec
 
 logger = logging.getLogger(__name__)
 
 HEAVY_FACTOR: Final = 8
 """A spec is HEAVY if it is more than so many times over a bound of plain specs: where the cost grows with the square of
 the measure, that is 3 s instead of 50 ms."""
-LONG_BYTES: Final = 16384
-"""Bytes of a spec from which on measuring it takes too long for the quick lane."""
+LONG_BYTES: Final = 8192
+"""Bytes of a spec from which on it is measured in the sandbox: of shorter ones none takes more than about 25 ms."""
+_MEASURED_BYTES: Final = max(
+    BOUNDS[measure].hard for measure in (Measure.SCHEMA_BYTES, Measure.GRAMMAR_BYTES, Measure.REGEX_BYTES)
+)
+"""Bytes of a spec from which on it is refused without being read."""
 SANDBOX_SHARE: Final = 0.95
 """Of the time that the last waiter has left, what the sandbox gets: its verdict is there before that waiter's own
 deadline, which blames nobody."""
@@ -88,8 +102,9 @@ class Workshop:
         self._tracer = tracer
 
     def first_lane(self, spec: GrammarSpec) -> Lane:
-        """Where a spec begins, before it is measured."""
-        return Lane.MODERATE if self._sandbox and spec_bytes(spec) > LONG_BYTES else Lane.QUICK
+        """Where a spec begins, before it is measured: what takes long to measure is measured in the sandbox."""
+        is_long = not isinstance(spec, Choice) and LONG_BYTES < spec_bytes(spec) <= _MEASURED_BYTES
+        return Lane.MODERATE if self._sandbox and is_long else Lane.QUICK
 
     def do(self, job: Job) -> Done | Lane:
         """What came of a job, or the lane that it belongs to. Never raises."""
@@ -106,38 +121,56 @@ class Workshop:
 
     def _do(self, job: Job, backend: str | None) -> Done | Lane:
         if job.lane is self.first_lane(job.spec):
+            if job.lane is not Lane.QUICK and (error := self._measured_elsewhere(job)):
+                return Done(backend, Err(error))
             try:
-                return self._here(job.spec, backend)
+                return self._here(job, backend)
             except _BelongsTo as elsewhere:
                 if elsewhere.lane is not job.lane:
                     return elsewhere.lane
         return self._tried(job, backend)
 
-    def _here(self, spec: GrammarSpec, backend: str | None) -> Done:
+    def _measured_elsewhere(self, job: Job) -> GrammarError | None:
+        """Has a job's spec measured in the sandbox; why that failed if it did."""
+        assert self._sandbox is not None, "without one nothing is measured"
+        match self._sandbox.measure(job.spec, stop=job.stop, due=job.due):
+            case Err(error):
+                return error
+            case Ok(measures):
+                job.measures = measures
+                return None
+
+    def _here(self, job: Job, backend: str | None) -> Done:
         """Compiles a plain spec. Raises `_BelongsTo` for one that is not, before anything else looks at it."""
-        if error := self._objection(spec, backend):
+        if error := self._objection(job, backend):
             return Done(backend, Err(error), RiskClass.OVER)
-        tried, result = try_candidates(spec, self._registry, backend, lambda each: self._attempt(each, spec, backend))
+        tried, result = try_candidates(
+            job.spec, self._registry, backend, lambda candidate: self._attempt(candidate, job, backend)
+        )
         return Done(tried, result, RiskClass.PLAIN if self._sandbox else None)
 
-    def _attempt(
-        self, candidate: RegisteredBackend, spec: GrammarSpec, backend: str | None
-    ) -> Result[Grammar, GrammarError]:
-        if candidate.info.id != backend and (error := self._objection(spec, candidate.info.id)):
+    def _attempt(self, candidate: RegisteredBackend, job: Job, backend: str | None) -> Result[Grammar, GrammarError]:
+        if candidate.info.id != backend and (error := self._objection(job, candidate.info.id)):
             return Err(error)
-        return self._backends.bind(candidate).and_then(lambda bound: bound.compile_admitted(spec))
+        return self._backends.bind(candidate).and_then(lambda bound: bound.compile_admitted(job.spec))
 
-    def _objection(self, spec: GrammarSpec, backend: str | None) -> GrammarError | None:
+    def _objection(self, job: Job, backend: str | None) -> GrammarError | None:
         """Why a spec is refused by its measures; None if it may be compiled here. Raises `_BelongsTo` for the rest."""
         if self._sandbox is None:
             return None
-        risk = self._risk(spec, backend)
+        risk = self._risk(job, backend)
         if risk.risk_class is RiskClass.RISKY:
             raise _BelongsTo(lane_of(risk))
         return risk.error() if risk.risk_class is RiskClass.OVER else None
 
-    def _risk(self, spec: GrammarSpec, backend: str | None) -> Risk:
-        return risk_of(spec, bounds_for(backend) if backend in self._registry.backends else BOUNDS)
+    def _risk(self, job: Job, backend: str | None) -> Risk:
+        """A spec's class for a backend; it is measured once at most."""
+        bounds = bounds_for(backend) if backend in self._registry.backends else BOUNDS
+        if job.measures is None:
+            if is_plain_by_its_look(job.spec, bounds):
+                return PLAIN
+            job.measures = measures_of(job.spec, bounds)
+        return judge(job.measures, bounds)
 
     def _tried(self, job: Job, backend: str | None) -> Done:
         """Compiles a risky spec once it came through the sandbox."""
@@ -156,13 +189,13 @@ class Workshop:
     def _through(self, job: Job, tried: Tried) -> Done:
         """Compiles a spec that came through the sandbox: elsewhere if that is wanted, else here."""
         isolated = self._isolate(job.spec, tried, job.stop) if self._isolate else None
-        result = self._compile(job.spec, tried) if isolated is None else isolated
+        result = self._compile(job, tried) if isolated is None else isolated
         return Done(tried.backend, result, RiskClass.RISKY, is_isolated=isolated is not None)
 
-    def _compile(self, spec: GrammarSpec, tried: Tried) -> Result[Grammar, GrammarError]:
+    def _compile(self, job: Job, tried: Tried) -> Result[Grammar, GrammarError]:
         """A grammar that came through the sandbox, marked if its masks may take long."""
-        is_risky = self._risk(spec, tried.backend).risk_class is not RiskClass.PLAIN
-        compiled = self.backend(tried.backend).and_then(lambda bound: bound.compile(spec))
+        is_risky = self._risk(job, tried.backend).risk_class is not RiskClass.PLAIN
+        compiled = self.backend(tried.backend).and_then(lambda bound: bound.compile(job.spec))
         return compiled.map(lambda grammar: attrs.evolve(grammar, is_risky=is_risky))
 
     def backend(self, backend: str) -> Result[BoundBackend, GrammarError]:

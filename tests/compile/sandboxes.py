@@ -9,16 +9,46 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from structout import Choice, GrammarError, Result
+import attrs
+
+from structout import Choice, GrammarError, Ok, Result
+from structout.compile.risk import BOUNDS, Measures, measures_of
 from structout.compile.sandbox import Limits, Sandbox, Tried
 from structout.discovery import discover
 from structout.processes import Stop
+from structout.spec import GrammarSpec
 from tests.compile.hazards import HazardsPlugin
 
 LONG_S: Final = 300.0
 LIMITS: Final = Limits(wall_s=LONG_S, cpu_s=2.0, memory_bytes=1 << 28)
 HAZARDS: Final = discover(plugins={"hazards": HazardsPlugin()})
 Make = Callable[..., Sandbox]
+
+
+@attrs.define(eq=False)
+class MeasuresHere:
+    """The part of a sandbox that measures, without one; it keeps what it was asked for."""
+
+    measured: list[GrammarSpec] = attrs.field(factory=list, kw_only=True)
+
+    def measure(self, spec: GrammarSpec, *, stop: Stop, due: float) -> Result[Measures, GrammarError]:
+        self.measured.append(spec)
+        return Ok(measures_of(spec, BOUNDS))
+
+
+TRIED: Final = Tried(backend="trie", compile_s=1.0, slowest_fill_s=0.0, fills=1, grown_bytes=0)
+
+
+@attrs.define(eq=False)
+class Through(MeasuresHere):
+    """A sandbox that everything comes through; it keeps when each job had to be over."""
+
+    workers: int = 1
+    due: list[float] = attrs.field(factory=list)
+
+    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
+        self.due.append(due)
+        return Ok(TRIED)
 
 
 def run(

@@ -6,7 +6,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 
-import attrs
 import pytest
 
 from structout import Choice, Err, ErrorKind, Fault, Ok, Result
@@ -18,24 +17,12 @@ from structout.errors import GrammarError
 from structout.grammar import BoundBackend, Grammar
 from structout.processes import Stop
 from structout.spec import GrammarSpec
+from tests.compile.sandboxes import TRIED, Through
 from tests.fakes import BYTES, TriePlugin, trie_info
 
 WAIT_S = 30.0
 SPEC = Choice(("risky for what was never measured",))
-TRIED = Tried(backend="trie", compile_s=1.0, slowest_fill_s=0.0, fills=1, grown_bytes=0)
 INFO = trie_info("trie")
-
-
-@attrs.define(eq=False)
-class Through:
-    """A sandbox that everything comes through; it keeps when each job had to be over."""
-
-    workers: int = 1
-    due: list[float] = attrs.field(factory=list)
-
-    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
-        self.due.append(due)
-        return Ok(TRIED)
 
 
 MakeService = Callable[[Isolate | None], CompileService]

@@ -13,13 +13,14 @@ from hypothesis import given
 from structout import Choice, Err, ErrorKind, Ok, Regex, Result
 from structout.compile import CompileService, PendingGrammar
 from structout.compile.lanes import SHARE, FairQueue, Lane, sandbox_lanes
-from structout.compile.risk import Measure, Risk, RiskClass, bounds_for, risk_of
+from structout.compile.risk import Measure, Risk, RiskClass
 from structout.compile.sandbox import Tried
-from structout.compile.work import HEAVY_FACTOR, LONG_BYTES, lane_of
+from structout.compile.work import HEAVY_FACTOR, lane_of
 from structout.discovery import discover
 from structout.errors import GrammarError
 from structout.processes import Stop
 from structout.spec import GrammarSpec
+from tests.compile.sandboxes import MeasuresHere
 from tests.fakes import BYTES, TriePlugin, trie_info
 
 WAIT_S = 30.0
@@ -36,7 +37,7 @@ def heavy(name: str) -> Choice:
 
 
 @attrs.define(eq=False)
-class HeldSandbox:
+class HeldSandbox(MeasuresHere):
     """A sandbox whose jobs begin, and end when they are let go; each comes through."""
 
     workers: int = 2
@@ -200,22 +201,22 @@ def test_a_queue_keeps_its_bounds_and_serves_each_tenant_in_order(moves: list[tu
         assert all(count <= max(1, places // SHARE) for name, count in taken.items() if name)
 
 
-def test_regular_expressions_over_every_bound_are_refused_without_a_worker(
+def test_what_is_short_and_over_a_bound_is_refused_without_a_worker(
     service: CompileService, sandbox: HeldSandbox
 ) -> None:
-    assert kind(service.submit(Regex("(" * 100_000 + ")" * 100_000))) is ErrorKind.TOO_COMPLEX
+    assert kind(service.submit(Regex("(" * 1000 + ")" * 1000))) is ErrorKind.TOO_COMPLEX
     assert not sandbox.begun
+    assert not sandbox.measured
 
 
-def test_a_long_spec_that_is_plain_is_tried_nowhere(sandbox: HeldSandbox) -> None:
-    sandbox.opened.set()
-    plain = Choice([f"{number:0500}" for number in range(1 + LONG_BYTES // 500)])
-    assert risk_of(plain, bounds_for("llguidance")).risk_class is RiskClass.PLAIN
-    known = made(sandbox, "llguidance")
-    grammar = known.compile(plain, backend="llguidance").unwrap()
-    assert not grammar.is_risky
+def test_a_long_spec_is_measured_in_the_sandbox_unless_its_bytes_are_too_many_already(
+    service: CompileService, sandbox: HeldSandbox
+) -> None:
+    long, longest = Regex("(" * 100_000 + ")" * 100_000), Regex("(" * 2_000_000)
+    assert kind(service.submit(long)) is ErrorKind.TOO_COMPLEX
+    assert kind(service.submit(longest)) is ErrorKind.TOO_COMPLEX
+    assert sandbox.measured == [long]
     assert not sandbox.begun
-    known.close()
 
 
 @attrs.define(eq=False)

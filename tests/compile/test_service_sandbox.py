@@ -8,9 +8,13 @@ import pytest
 from structout import Choice, Err, ErrorKind, JsonSchema, Ok, Regex
 from structout.compile import CompileService
 from structout.compile.lanes import FairQueue
+from structout.compile.risk import BOUNDS, measures_of
 from structout.compile.sandbox import Limits, Sandbox
+from structout.compile.work import LONG_BYTES
 from structout.discovery import discover
 from structout.fuzz.vocabulary import small_vocabulary
+from structout.processes import Stop
+from tests.compile.sandboxes import Through
 
 pytest.importorskip("llguidance")
 
@@ -61,6 +65,23 @@ def test_a_risky_spec_ends_in_a_grammar_or_a_named_error(service: CompileService
             assert error.kind in {ErrorKind.TOO_COMPLEX, ErrorKind.TIMED_OUT, ErrorKind.BACKEND_FAILURE}
         case None:
             pytest.fail("it never ended")
+
+
+@pytest.mark.parametrize("spec", [TRIPLE, REFERENCES], ids=["nested repetitions", "a chain of references"])
+def test_a_worker_measures_what_this_process_would(sandbox: Sandbox, spec: Regex | JsonSchema) -> None:
+    assert sandbox.measure(spec, stop=Stop()) == Ok(measures_of(spec, BOUNDS))
+    assert sandbox.lost == 0
+
+
+def test_a_long_spec_that_is_plain_is_measured_elsewhere_and_tried_nowhere() -> None:
+    plain = JsonSchema(f'{{"type": "null", "description": "{"x" * LONG_BYTES}"}}')
+    through = Through()
+    service = CompileService(REGISTRY, small_vocabulary(), sandbox=through, deadline_s=WAIT_S)  # type: ignore[arg-type]
+    grammar = service.compile(plain).unwrap()
+    assert not grammar.is_risky
+    assert through.measured == [plain]
+    assert not through.due
+    service.close()
 
 
 def test_the_last_to_cancel_ends_the_work(service: CompileService) -> None:

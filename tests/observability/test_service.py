@@ -7,15 +7,14 @@ from typing import Any
 import attrs
 import pytest
 
-from structout import Choice, Err, ErrorKind, Ok, Regex, Result, hookimpl
+from structout import Choice, Err, ErrorKind, Regex, hookimpl
 from structout.compile import CompileService
-from structout.compile.sandbox import Tried
 from structout.compile.work import HEAVY_FACTOR
 from structout.discovery import discover
 from structout.errors import GrammarError
 from structout.hookspecs import CompileEvent
-from structout.processes import Stop
 from structout.spec import GrammarSpec
+from tests.compile.sandboxes import Through
 from tests.fakes import BYTES, TriePlugin, trie_info
 from tests.observability.tracers import RecordingTracer
 
@@ -46,15 +45,6 @@ class Heard:
     def wait_for(self, count: int) -> None:
         for _ in range(count):
             assert self.told.acquire(timeout=WAIT_S)
-
-
-class Through:
-    """A sandbox that everything comes through."""
-
-    workers = 1
-
-    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
-        return Ok(Tried(backend="trie", compile_s=0.0, slowest_fill_s=0.0, fills=1, grown_bytes=0))
 
 
 @pytest.fixture

@@ -6,7 +6,29 @@ upper bounds that one scan of the text or one walk over its JSON finds, in linea
 """
 
 from structout.compile.risk.bounds import BOUNDS, Bound, Bounds, bounds_for
-from structout.compile.risk.measures import Measure
-from structout.compile.risk.verdict import Risk, RiskClass, measures_of, risk_of
+from structout.compile.risk.measures import Measure, Measures
+from structout.compile.risk.verdict import (
+    PLAIN,
+    Risk,
+    RiskClass,
+    is_plain_by_its_look,
+    judge,
+    measures_of,
+    risk_of,
+)
 
-__all__ = ["BOUNDS", "Bound", "Bounds", "Measure", "Risk", "RiskClass", "bounds_for", "measures_of", "risk_of"]
+__all__ = [
+    "BOUNDS",
+    "PLAIN",
+    "Bound",
+    "Bounds",
+    "Measure",
+    "Measures",
+    "Risk",
+    "RiskClass",
+    "bounds_for",
+    "is_plain_by_its_look",
+    "judge",
+    "measures_of",
+    "risk_of",
+]

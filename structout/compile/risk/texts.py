@@ -41,7 +41,12 @@ def add_json(measures: Measures, texts: Sequence[str], bounds: Bounds) -> None:
 
 
 def add_embedded(measures: Measures, text: str, bounds: Bounds) -> None:
-    """Adds the schemas that stand in a Lark grammar behind ``%json``. What is not readable there is never plain."""
+    """Adds the schemas that stand in a Lark grammar behind ``%json``. What is not readable there is never plain.
+
+    A grammar of too many bytes, which `measures` has to know by now, is not looked into.
+    """
+    if measures[Measure.GRAMMAR_BYTES] > bounds[Measure.GRAMMAR_BYTES].hard:
+        return
     chunks = text.split("%json")[1:]
     if _is_readable(measures, chunks, bounds):
         values = [_read_start(chunk.lstrip()) for chunk in chunks]

@@ -48,7 +48,7 @@ class Risk:
         return GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, keyword=_KEYWORDS.get(self.measure), hint=hint)
 
 
-_PLAIN: Final = Risk(RiskClass.PLAIN)
+PLAIN: Final = Risk(RiskClass.PLAIN)
 _KEYWORDS: Final = {Measure.REFERENCES: "$ref", Measure.ENUM: "enum", Measure.DIVISOR: "multipleOf"}
 
 
@@ -61,13 +61,19 @@ def risk_of(spec: GrammarSpec, bounds: Bounds = BOUNDS) -> Risk:
         spec: as it came from a stranger.
         bounds: of the backend that is to compile it: `structout.compile.risk.bounds_for`.
     """
-    if isinstance(spec, JsonSchema) and not spec.registry and is_small(spec.text, bounds):
-        return _PLAIN
-    return _judge(measures_of(spec, bounds), bounds)
+    return PLAIN if is_plain_by_its_look(spec, bounds) else judge(measures_of(spec, bounds), bounds)
+
+
+def is_plain_by_its_look(spec: GrammarSpec, bounds: Bounds) -> bool:
+    """Whether a spec is PLAIN whatever it says: most small schemas are, and need not be measured."""
+    return isinstance(spec, JsonSchema) and not spec.registry and is_small(spec.text, bounds)
 
 
 def measures_of(spec: GrammarSpec, bounds: Bounds) -> Measures:
-    """Everything that is measured of a spec; what is over a hard bound may hide further measures. Never raises."""
+    """Everything that is measured of a spec; what is over a hard bound may hide further measures. Never raises.
+
+    Of ``bounds`` only the hard ones matter, which are the same for all backends.
+    """
     measures: Measures = defaultdict(int)
     match spec:
         case JsonSchema(text=text, registry=registry):
@@ -89,7 +95,9 @@ def measures_of(spec: GrammarSpec, bounds: Bounds) -> Measures:
     return measures
 
 
-def _judge(measures: Measures, bounds: Bounds) -> Risk:
+def judge(measures: Measures, bounds: Bounds) -> Risk:
+    """The class that measures come to."""
+
     def over(bound: Callable[[Measure], int]) -> Measure | None:
         found = [measure for measure, value in measures.items() if value > bound(measure)]
         return max(found, key=lambda measure: measures[measure] / max(1, bound(measure)), default=None)
@@ -98,4 +106,4 @@ def _judge(measures: Measures, bounds: Bounds) -> Risk:
         return Risk(RiskClass.OVER, measure, measures[measure], bounds[measure].hard)
     if measure := over(lambda measure: bounds[measure].plain):
         return Risk(RiskClass.RISKY, measure, measures[measure], bounds[measure].plain)
-    return _PLAIN
+    return PLAIN

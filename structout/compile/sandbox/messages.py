@@ -5,13 +5,17 @@ A worker is trusted with nothing: what it answers is JSON, and is checked field 
 
 import json
 import math
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Generic, TypeVar
 
 import attrs
 
+from structout.compile.risk import Measure, Measures
 from structout.errors import GrammarError
 from structout.result import Err, Ok, Result
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 def _is_count(_tried: object, field: "attrs.Attribute[int]", value: object) -> None:
@@ -45,6 +49,18 @@ class Tried:
     grown_bytes: int = attrs.field(validator=_is_count)
 
 
+def _are_counts(_measured: object, _field: object, value: Measures) -> None:
+    if not all(type(count) is int and count >= 0 for count in value.values()):
+        raise TypeError("measures are counts")
+
+
+@attrs.frozen
+class Measured:
+    """A spec that was measured, and not tried."""
+
+    measures: Measures = attrs.field(validator=_are_counts)
+
+
 @attrs.frozen
 class Trying:
     """The worker turns to a backend; its answer is still to come."""
@@ -53,7 +69,7 @@ class Trying:
 
 
 @attrs.frozen
-class Answer:
+class Answer(Generic[T]):
     """What came of a job.
 
     Attributes:
@@ -61,24 +77,28 @@ class Answer:
         is_last: whether the worker must not be used any more.
     """
 
-    result: Result[Tried, GrammarError]
+    result: Result[T, GrammarError]
     is_last: bool = attrs.field(validator=attrs.validators.instance_of(bool))
 
     def to_json(self) -> dict[str, Any]:
         match self.result:
-            case Ok(tried):
-                return {"tried": attrs.asdict(tried), "is_last": self.is_last}
+            case Ok(value):
+                return {"value": attrs.asdict(value), "is_last": self.is_last}
             case Err(error):
                 return {"error": error.to_json(with_detail=True), "is_last": self.is_last}
 
 
-def read_answer(line: bytes, job: int, backends: Collection[str]) -> Answer | Trying | None:
+def read_answer(
+    line: bytes, job: int, backends: Collection[str], read: Callable[[Mapping[str, Any]], T]
+) -> Answer[T] | Trying | None:
     """What a worker says of a job; None if it is no answer to it.
 
     Args:
         line: what it wrote.
         job: the number of the job, which every answer repeats.
         backends: ids of the backends that there are.
+        read: makes of its JSON what was asked for, and raises ValueError, TypeError, KeyError or AttributeError at
+            anything else: `read_tried` or `read_measured`.
     """
     try:
         data = json.loads(line)
@@ -86,18 +106,23 @@ def read_answer(line: bytes, job: int, backends: Collection[str]) -> Answer | Tr
             return None
         if "trying" in data:
             return Trying(data["trying"]) if data["trying"] in backends else None
-        return Answer(_read_result(data, backends), data["is_last"])
+        result = Err(read_error(data["error"])) if "error" in data else Ok(read(data["value"]))
+        return Answer(result, data["is_last"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
-def _read_result(data: Mapping[str, Any], backends: Collection[str]) -> Result[Tried, GrammarError]:
-    if "error" in data:
-        return Err(read_error(data["error"]))
-    tried = Tried(**data["tried"])
+def read_tried(backends: Collection[str], data: Mapping[str, Any]) -> Tried:
+    """For `read_answer`, of one of these backends."""
+    tried = Tried(**data)
     if tried.backend not in backends:
         raise ValueError("there is no such backend")
-    return Ok(tried)
+    return tried
+
+
+def read_measured(data: Mapping[str, Any]) -> Measured:
+    """For `read_answer`."""
+    return Measured(defaultdict(int, {Measure(name): count for name, count in data["measures"].items()}))
 
 
 def read_error(data: Mapping[str, Any]) -> GrammarError:

@@ -1,18 +1,20 @@
 """The sandbox: specs are tried in warm processes that can be killed; a hostile one costs one request one error."""
 
+import functools
 import itertools
 import json
 import logging
 import math
 import time
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import attrs
 
+from structout.compile.risk import Measures
 from structout.compile.sandbox.crew import Crew
 from structout.compile.sandbox.limits import Limits
-from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer
+from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer, read_measured, read_tried
 from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
 from structout.compile.sandbox.verdicts import ATTEMPTS, no_time_left, verdict, was_killed_from_outside
 from structout.discovery import Registry
@@ -23,6 +25,8 @@ from structout.spec import GrammarSpec, spec_to_json
 from structout.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 @attrs.frozen
@@ -103,7 +107,6 @@ class Sandbox:
         self, spec: GrammarSpec, *, backend: str | None = None, stop: Stop, due: float = math.inf
     ) -> Result[Tried, GrammarError]:
         """Compiles and tries a spec in a worker; waits for one that is free, in order of arrival. Never raises.
-
         Args:
             spec: what to try.
             backend: the backend that has to take it; None to try all that might.
@@ -115,23 +118,44 @@ class Sandbox:
             the service's if it slept or waited for a processor (see `verdicts`); TOO_COMPLEX over the limit of memory;
             BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
-        try:
-            return self._run(spec, backend, stop, due)
-        except BaseException as exc:
-            reraise_users_interrupt(exc)
-            logger.exception("trying a grammar failed in the sandbox itself")
-            message = "the sandbox failed; the operator's log says how"
-            return Err(GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc)))
+        question = {"spec": spec_to_json(spec), "backend": backend, "walks": attrs.asdict(self._walks)}
+        return self._put(spec, question, functools.partial(read_tried, self._registry.backends), stop, due)
+
+    def measure(self, spec: GrammarSpec, *, stop: Stop, due: float = math.inf) -> Result[Measures, GrammarError]:
+        """`structout.compile.risk.measures_of` in a worker: for a spec so long that doing it here would hold up this
+        process's other threads. Otherwise like `run`."""
+        question = {"spec": spec_to_json(spec)}
+        return self._put(spec, question, read_measured, stop, due).map(lambda measured: measured.measures)
 
     def close(self) -> None:
         """Kills the workers and waits for their end; what runs or waits ends as shut down."""
         self._crew.close()
         self._opening.close()
 
-    def _run(self, spec: GrammarSpec, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
-        number = next(self._numbers)
-        question = {"job": number, "spec": spec_to_json(spec), "backend": backend, **attrs.asdict(self._walks)}
-        job = json.dumps(question).encode()
+    def _put(
+        self,
+        spec: GrammarSpec,
+        question: Mapping[str, Any],
+        read: Callable[[Mapping[str, Any]], T],
+        stop: Stop,
+        due: float,
+    ) -> Result[T, GrammarError]:
+        """What comes of a question about a spec. Never raises."""
+        try:
+            number = next(self._numbers)
+            job = json.dumps({"job": number, **question}).encode()
+            ask = functools.partial(self._ask, number=number, job=job, read=read, stop=stop)
+            return self._attempted(spec, ask, stop, due)
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+            logger.exception("trying a grammar failed in the sandbox itself")
+            message = "the sandbox failed; the operator's log says how"
+            return Err(GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc)))
+
+    def _attempted(
+        self, spec: GrammarSpec, ask: Callable[..., tuple[str | None, Answer[T] | Ended]], stop: Stop, due: float
+    ) -> Result[T, GrammarError]:
+        """What one worker makes of a question; another is asked if somebody killed it."""
         for attempt in itertools.count(1):
             match self._crew.take(stop):
                 case Err(error):
@@ -142,7 +166,7 @@ class Sandbox:
             if deadline <= began:
                 self._crew.give_back(process)
                 return Err(no_time_left(spec))
-            tried, outcome = self._ask(process, number, job, deadline, stop)
+            tried, outcome = ask(process, deadline=deadline)
             if isinstance(outcome, Answer):
                 return outcome.result
             if attempt == ATTEMPTS or not was_killed_from_outside(outcome):
@@ -150,25 +174,32 @@ class Sandbox:
         raise AssertionError("counting does not end")
 
     def _ask(
-        self, process: LineProcess, number: int, job: bytes, deadline: float, stop: Stop
-    ) -> tuple[str | None, Answer | Ended]:
+        self,
+        process: LineProcess,
+        *,
+        number: int,
+        job: bytes,
+        read: Callable[[Mapping[str, Any]], T],
+        deadline: float,
+        stop: Stop,
+    ) -> tuple[str | None, Answer[T] | Ended]:
         """The backend that was tried last, and what came of the job."""
         tried: str | None = None
         line = process.ask(job, deadline=deadline, stop=stop)
         while isinstance(line, bytes):
-            match read_answer(line, number, self._registry.backends):
+            match read_answer(line, number, self._registry.backends, read):
                 case Trying(backend):
                     tried = backend
                     line = process.ask(b"", deadline=deadline, stop=stop)
                 case Answer() as answer:
-                    self._dismiss(process, answer)
+                    self._dismiss(process, is_last=answer.is_last)
                     return tried, answer
                 case None:
                     line = process.reject()
         return tried, line
 
-    def _dismiss(self, process: LineProcess, answer: Answer) -> None:
-        if answer.is_last:
+    def _dismiss(self, process: LineProcess, *, is_last: bool) -> None:
+        if is_last:
             process.kill()
         else:
             self._crew.give_back(process)

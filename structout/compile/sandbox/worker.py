@@ -2,7 +2,8 @@
 killed.
 
 The first line that it reads says what to load; it answers that it is ready, or why not. Every other line is a job: a
-spec to compile and to walk through. Before it turns to a backend it says so, and in the end what came of it.
+spec to measure, or to compile and to walk through. Before it turns to a backend it says so, and in the end what came of
+it.
 """
 
 import functools
@@ -12,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from structout.compile.backends import BoundBackends
+from structout.compile.risk import BOUNDS, measures_of
 from structout.compile.sandbox.limits import (
     Limits,
     lift_memory_limit,
@@ -19,7 +21,7 @@ from structout.compile.sandbox.limits import (
     limit_memory,
     says_out_of_memory,
 )
-from structout.compile.sandbox.messages import Answer, Tried
+from structout.compile.sandbox.messages import Answer, Measured, Tried
 from structout.compile.sandbox.starting import cannot_start, load
 from structout.compile.sandbox.verdicts import out_of_memory
 from structout.compile.sandbox.walking import Stopwatch, Walker
@@ -51,7 +53,8 @@ def main() -> None:
     lines.write({"ready": True})
     for job in questions:
         say = functools.partial(_say, lines, job["job"])
-        say(bench.do(job, say).to_json())
+        answer = bench.try_out(job, say) if "walks" in job else bench.measure(job)
+        say(answer.to_json())
 
 
 def _say(lines: Lines, job: int, said: Mapping[str, Any]) -> None:
@@ -85,11 +88,17 @@ class Bench:
         self._resident = resident_bytes()
         self._is_worn = False
 
-    def do(self, job: Mapping[str, Any], say: Say) -> Answer:
+    def measure(self, job: Mapping[str, Any]) -> Answer[Measured]:
+        """How big the spec of a job is."""
+        limit_cpu(self._limits.cpu_s)
+        limit_memory(self._limits.memory_bytes)
+        return Answer(Ok(Measured(measures_of(spec_from_json(job["spec"]), BOUNDS))), is_last=False)
+
+    def try_out(self, job: Mapping[str, Any], say: Say) -> Answer[Tried]:
         """What comes of a job. Raises nothing.
 
         Args:
-            job: ``spec``, ``backend``, ``max_steps``, ``fill_budget_s``, ``seed``.
+            job: ``spec``, ``backend``, and ``walks``: the arguments of `Walker.walk`.
             say: passes on what is to be known before.
         """
         limit_cpu(self._limits.cpu_s)
@@ -120,8 +129,7 @@ class Bench:
         before = resident_bytes()
         with Stopwatch() as compiling:
             compiled = bound.compile_admitted(spec)
-        walk = {name: job[name] for name in ("max_steps", "fill_budget_s", "seed")}
-        return compiled.and_then(lambda grammar: self._walker.walk(grammar, **walk)).map(
+        return compiled.and_then(lambda grammar: self._walker.walk(grammar, **job["walks"])).map(
             lambda walked: Tried(
                 backend=bound.id,
                 compile_s=compiling.seconds,
