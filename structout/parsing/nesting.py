@@ -11,17 +11,24 @@ _REGEX_CLASS = r"\[\^?\]?(?:[^\]\\]|\\.)*+\]?"
 _LARK_REGEX = r"/(?:[^/\\\n]|\\.)*+/?"
 
 
-def _syntax(opaque: str, opening: str, closing: str) -> re.Pattern[str]:
-    return re.compile(f"(?:{opaque})|(?P<open>[{opening}])|(?P<close>[{closing}])", re.DOTALL)
-
-
 class Syntax(enum.Enum):
-    """The languages of texts, each as the pattern of what opens, what closes, and what has to be skipped."""
+    """The languages of texts, each by what has to be skipped, what opens and what closes.
 
-    JSON = _syntax(_STRING, r"\[{", r"\]}")
-    REGEX = _syntax(rf"\\.|{_REGEX_CLASS}", "(", ")")
-    EBNF = _syntax(rf"{_STRING}|{_CLASS}|#[^\n]*", "(", ")")
-    LARK = _syntax(rf"{_STRING}|//[^\n]*|#[^\n]*|{_LARK_REGEX}", r"(\[{", r")\]}")
+    Attributes:
+        opening: the characters that open a group.
+        pattern: of all three.
+    """
+
+    JSON = (_STRING, "[{", "]}")
+    REGEX = (rf"\\.|{_REGEX_CLASS}", "(", ")")
+    EBNF = (rf"{_STRING}|{_CLASS}|#[^\n]*", "(", ")")
+    LARK = (rf"{_STRING}|//[^\n]*|#[^\n]*|{_LARK_REGEX}", "([{", ")]}")
+
+    def __init__(self, opaque: str, opening: str, closing: str) -> None:
+        self.opening = opening
+        self.pattern = re.compile(
+            f"(?:{opaque})|(?P<open>[{re.escape(opening)}])|(?P<close>[{re.escape(closing)}])", re.DOTALL
+        )
 
 
 def nesting(text: str, syntax: Syntax) -> int:
@@ -30,10 +37,18 @@ def nesting(text: str, syntax: Syntax) -> int:
     In time linear in the text.
     """
     depth = deepest = 0
-    for token in syntax.value.finditer(text):
+    for token in syntax.pattern.finditer(text):
         if token.lastgroup == "open":
             depth += 1
             deepest = max(deepest, depth)
         elif token.lastgroup == "close":
             depth = max(depth - 1, 0)
     return deepest
+
+
+def nesting_above(limit: int, text: str, syntax: Syntax) -> int | None:
+    """`nesting` where it is more than ``limit``, else None: most texts do not open so many groups, and need no scan."""
+    if sum(map(text.count, syntax.opening)) <= limit:
+        return None
+    depth = nesting(text, syntax)
+    return depth if depth > limit else None

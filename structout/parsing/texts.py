@@ -2,7 +2,7 @@
 
 from structout.errors import GrammarError
 from structout.parsing.limits import SpecLimits
-from structout.parsing.nesting import Syntax, nesting
+from structout.parsing.nesting import Syntax, nesting_above
 from structout.parsing.problems import describe, invalid, too_complex
 from structout.result import Err, Ok, Result
 
@@ -42,6 +42,6 @@ def check_nesting(
     text: str, syntax: Syntax, *, what: str, limits: SpecLimits, pointer: str | None
 ) -> Result[str, GrammarError]:
     """The text, unless it nests deeper than the limit."""
-    if (depth := nesting(text, syntax)) > limits.max_depth:
+    if depth := nesting_above(limits.max_depth, text, syntax):
         return too_complex(f"{what} nests {depth:,} levels deep", "max_depth", limits.max_depth, pointer=pointer)
     return Ok(text)

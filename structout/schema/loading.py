@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Never
 
 from structout.errors import ErrorKind, GrammarError
-from structout.parsing.nesting import Syntax, nesting
+from structout.parsing.nesting import Syntax, nesting_above
 from structout.result import Err, Ok, Result
 from structout.schema.walk import Schema, is_schema
 from structout.spec import JsonSchema
@@ -100,7 +100,7 @@ def load_registry(spec: JsonSchema, *, exact: bool = False) -> Result[Mapping[st
 
 
 def _load(text: str, what: str, exact: bool) -> Result[Schema, GrammarError]:
-    if nesting(text, Syntax.JSON) > MAX_DEPTH:
+    if nesting_above(MAX_DEPTH, text, Syntax.JSON):
         message = f"The {what} is nested more than {MAX_DEPTH} deep."
         return Err(GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, hint="name inner parts in $defs"))
     try:

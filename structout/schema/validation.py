@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from structout.errors import ErrorKind, GrammarError
-from structout.parsing.nesting import Syntax, nesting
+from structout.parsing.nesting import Syntax, nesting_above
 from structout.result import Err, Ok, Result
 from structout.schema import pointer as json_pointer
 from structout.schema.diagnosis import bad_keyword, bad_reference, brief, unknown_dialect
@@ -81,7 +81,7 @@ class ReferenceValidator:
                 return [()]
 
     def _parse(self, text: str) -> Result[Any, str]:
-        if nesting(text, Syntax.JSON) > self.max_depth:
+        if nesting_above(self.max_depth, text, Syntax.JSON):
             return Err(f"nested more than {self.max_depth} deep, which is too deep to be checked")
         try:
             return Ok(parse_json(text, exact=True))
@@ -146,7 +146,7 @@ def _is_shallow(spec: JsonSchema) -> bool:
     and is not nested more deeply."""
     if spec.registry or any(sign in spec.text for sign in _SIGNS_OF_REFERENCES):
         return False
-    return nesting(spec.text, Syntax.JSON) <= _SHALLOW
+    return nesting_above(_SHALLOW, spec.text, Syntax.JSON) is None
 
 
 def _circular(pointer: str) -> GrammarError:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from structout.parsing.nesting import Syntax, nesting
+from structout.parsing.nesting import Syntax, nesting, nesting_above
 
 DEPTHS = [
     (Syntax.JSON, "{}", 1),
@@ -47,6 +47,12 @@ TEXTS = st.text(alphabet='a[]{}"\\')
 @given(st.recursive(st.none() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
 def test_json_nests_as_deep_as_its_value(value: Any) -> None:
     assert nesting(json.dumps(value), Syntax.JSON) == depth_of(value)
+
+
+@given(st.text(alphabet='a()[]{}"\\/#\n'), st.sampled_from(Syntax), st.integers(0, 8))
+def test_a_limit_is_exceeded_where_the_scan_says_so(text: str, syntax: Syntax, limit: int) -> None:
+    depth = nesting(text, syntax)
+    assert nesting_above(limit, text, syntax) == (depth if depth > limit else None)
 
 
 @pytest.mark.parametrize("syntax", Syntax)
