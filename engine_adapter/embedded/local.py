@@ -61,8 +61,8 @@ def open_local(
     max_misses: int = 8,
     progress: Progress | None = None,
 ) -> Local:
-    """Loads a model and makes an engine for it. What the process holds by then is out of the garbage collector's sight
-    from there on (`gc.freeze`).
+    """Loads a model and all backends that may be chosen, and makes an engine for it. What the process holds by then is
+    out of the garbage collector's sight from there on (`gc.freeze`).
 
     Args:
         model: "smollm2", a folder or a hub id.
@@ -88,6 +88,9 @@ def open_local(
     isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
     service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolation.compile if isolation else None)
     engine = Engine(loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses)
+    for backend, registered in registry.backends.items():
+        if not registered.info.by_name_only:
+            service.backend(backend)  # what does not start says so to whoever asks for it
     # Libraries, model and vocabulary are a million objects that stay. To go through them all, as the garbage collector
     # does whenever requests have made enough of their own, would stop every thread for more than half a second.
     gc.freeze()

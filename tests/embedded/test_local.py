@@ -9,12 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import attrs
 import pytest
 
 from engine_adapter.embedded import local as local_module
 from engine_adapter.embedded.local import open_local
 from engine_adapter.filling.risky import RiskyGrammars
-from structout import Choice, Ok, Result
+from structout import BackendInfo, Choice, Ok, Result
+from structout.backend import Backend
 from structout.compile.sandbox import Tried
 from structout.discovery import Registry, discover
 from structout.errors import GrammarError
@@ -89,6 +91,26 @@ def test_what_was_loaded_is_out_of_the_garbage_collectors_sight(request: pytest.
     registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
     local = open_local("scripted", registry=registry)
     assert not any(each is registry for each in gc.get_objects())
+    local.close()
+
+
+def test_backends_that_may_be_chosen_are_loaded_and_others_when_they_are_named() -> None:
+    started: list[str] = []
+
+    def info(backend: str, *, by_name_only: bool) -> BackendInfo:
+        good = trie_info(backend)
+
+        def create(vocabulary: Vocabulary) -> Backend:
+            started.append(backend)
+            return good.create(vocabulary)
+
+        return attrs.evolve(good, create=create, by_name_only=by_name_only)
+
+    plugin = TriePlugin(info("chosen", by_name_only=False), info("named", by_name_only=True))
+    local = open_local("scripted", registry=discover(plugins={"test": plugin}, entry_points=[], disable=[]))
+    assert started == ["chosen"]
+    assert isinstance(local.service.backend("named"), Ok)
+    assert started == ["chosen", "named"]
     local.close()
 
 
