@@ -13,10 +13,12 @@ SHARE: Final = 4
 
 
 class Lane(enum.Enum):
-    """By estimated cost. QUICK: measured, and compiled in this process at once if it is plain. MODERATE and HEAVY:
-    tried in the sandbox first; what is far over the bounds of plain specs is HEAVY."""
+    """By estimated cost. QUICK: measured, and compiled in this process at once if it is plain. LONG: the same, but
+    measured in another process. MODERATE and HEAVY: tried in the sandbox first; what is far over the bounds of plain
+    specs is HEAVY."""
 
     QUICK = "quick"
+    LONG = "long"
     MODERATE = "moderate"
     HEAVY = "heavy"
 

@@ -2,8 +2,9 @@
 
 One spec's way: `CompileService.submit` → `jobs`: the cache, or a job that others with the same spec join, in one of the
 `lanes` → a thread of the quick lane → `work`: `structout.compile.risk` → plain: is the schema valid, which backend,
-compile → every waiter's `PendingGrammar`. What is risky goes on to a slower lane: `structout.compile.sandbox` tries it
-in a process that can be killed, and only what comes through is compiled here, or where `Isolate` has it compiled.
+compile → every waiter's `PendingGrammar`. What is long is measured in a process of the sandbox. What is risky goes on
+to a slower lane: `structout.compile.sandbox` tries it in a process that can be killed, and only what comes through is
+compiled here, or where `Isolate` has it compiled.
 """
 
 import itertools
@@ -98,6 +99,8 @@ class CompileService:
         self._deadlines = Deadlines()
         for number in range(threads):
             self._start_thread(f"quick-{number}", itertools.repeat((Lane.QUICK,)))
+        if sandbox:
+            self._start_thread("long", itertools.repeat((Lane.LONG,)))
         for number, lanes in enumerate(sandbox_lanes(sandbox.workers if sandbox else 0)):
             self._start_thread(f"sandbox-{number}", lanes)
 

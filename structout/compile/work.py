@@ -39,7 +39,7 @@ HEAVY_FACTOR: Final = 8
 """A spec is HEAVY if it is more than so many times over a bound of plain specs: where the cost grows with the square of
 the measure, that is 3 s instead of 50 ms."""
 LONG_BYTES: Final = 8192
-"""Bytes of a spec from which on it is measured in the sandbox: of shorter ones none takes more than about 25 ms."""
+"""Bytes of a spec from which on it is measured in another process: of shorter ones none takes more than about 25 ms."""
 _MEASURED_BYTES: Final = max(
     BOUNDS[measure].hard for measure in (Measure.SCHEMA_BYTES, Measure.GRAMMAR_BYTES, Measure.REGEX_BYTES)
 )
@@ -102,9 +102,9 @@ class Workshop:
         self._tracer = tracer
 
     def first_lane(self, spec: GrammarSpec) -> Lane:
-        """Where a spec begins, before it is measured: what takes long to measure is measured in the sandbox."""
+        """Where a spec begins, before it is measured."""
         is_long = not isinstance(spec, Choice) and LONG_BYTES < spec_bytes(spec) <= _MEASURED_BYTES
-        return Lane.MODERATE if self._sandbox and is_long else Lane.QUICK
+        return Lane.LONG if self._sandbox and is_long else Lane.QUICK
 
     def do(self, job: Job) -> Done | Lane:
         """What came of a job, or the lane that it belongs to. Never raises."""
@@ -120,15 +120,14 @@ class Workshop:
             return Done(backend, Err(own_failure(exc)))
 
     def _do(self, job: Job, backend: str | None) -> Done | Lane:
-        if job.lane is self.first_lane(job.spec):
-            if job.lane is not Lane.QUICK and (error := self._measured_elsewhere(job)):
-                return Done(backend, Err(error))
-            try:
-                return self._here(job, backend)
-            except _BelongsTo as elsewhere:
-                if elsewhere.lane is not job.lane:
-                    return elsewhere.lane
-        return self._tried(job, backend)
+        if job.lane in (Lane.MODERATE, Lane.HEAVY):
+            return self._tried(job, backend)
+        if job.lane is Lane.LONG and (error := self._measured_elsewhere(job)):
+            return Done(backend, Err(error))
+        try:
+            return self._here(job, backend)
+        except _BelongsTo as elsewhere:
+            return elsewhere.lane
 
     def _measured_elsewhere(self, job: Job) -> GrammarError | None:
         """Has a job's spec measured in the sandbox; why that failed if it did."""

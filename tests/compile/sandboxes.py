@@ -4,6 +4,7 @@ Limits are far above what the jobs take; only what never ends meets one.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from structout import Choice, GrammarError, Ok, Result
+from structout import Choice, Err, ErrorKind, GrammarError, Ok, Result
 from structout.compile.risk import BOUNDS, Measures, measures_of
 from structout.compile.sandbox import Limits, Sandbox, Tried
 from structout.discovery import discover
@@ -49,6 +50,34 @@ class Through(MeasuresHere):
     def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
         self.due.append(due)
         return Ok(TRIED)
+
+
+@attrs.define(eq=False)
+class HeldSandbox(MeasuresHere):
+    """A sandbox whose jobs begin, and end when they are let go; each comes through."""
+
+    workers: int = 2
+    begun: list[str] = attrs.field(factory=list)
+    entered: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
+    opened: threading.Event = attrs.field(factory=threading.Event)
+    stopped: list[str] = attrs.field(factory=list)
+
+    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
+        assert isinstance(spec, Choice)
+        self.begun.append(spec.options[0])
+        self.entered.release()
+        ended = threading.Event()
+        with stop.calling(ended.set):
+            while not self.opened.wait(0.01) and not ended.is_set():
+                pass
+        if ended.is_set():
+            self.stopped.append(spec.options[0])
+            return Err(GrammarError(kind=ErrorKind.CANCELLED, message="stopped"))
+        return Ok(TRIED)
+
+    def wait_for(self, count: int) -> None:
+        for _ in range(count):
+            assert self.entered.acquire(timeout=LONG_S)
 
 
 def run(

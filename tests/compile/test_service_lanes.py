@@ -1,7 +1,6 @@
 """Lanes: what is cheap never waits for what is not, and no tenant takes a lane from the others."""
 
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 
@@ -10,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from structout import Choice, Err, ErrorKind, Ok, Regex, Result
+from structout import Choice, Err, ErrorKind, Regex, Result
 from structout.compile import CompileService, PendingGrammar
 from structout.compile.lanes import SHARE, FairQueue, Lane, sandbox_lanes
 from structout.compile.risk import Measure, Risk, RiskClass
@@ -20,7 +19,7 @@ from structout.discovery import discover
 from structout.errors import GrammarError
 from structout.processes import Stop
 from structout.spec import GrammarSpec
-from tests.compile.sandboxes import MeasuresHere
+from tests.compile.sandboxes import HeldSandbox
 from tests.fakes import BYTES, TriePlugin, trie_info
 
 WAIT_S = 30.0
@@ -34,38 +33,6 @@ def moderate(name: str) -> Choice:
 
 def heavy(name: str) -> Choice:
     return Choice((name, *(f"{name} {number}" for number in range(HEAVY_FACTOR + 1))))
-
-
-@attrs.define(eq=False)
-class HeldSandbox(MeasuresHere):
-    """A sandbox whose jobs begin, and end when they are let go; each comes through."""
-
-    workers: int = 2
-    begun: list[str] = attrs.field(factory=list)
-    entered: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
-    opened: threading.Event = attrs.field(factory=threading.Event)
-    stopped: list[str] = attrs.field(factory=list)
-
-    def run(self, spec: GrammarSpec, *, backend: str | None, stop: Stop, due: float) -> Result[Tried, GrammarError]:
-        assert isinstance(spec, Choice)
-        self.begun.append(spec.options[0])
-        self.entered.release()
-        ended = threading.Event()
-        with stop.calling(ended.set):
-            while not self.opened.wait(0.01) and not ended.is_set():
-                pass
-        if ended.is_set():
-            self.stopped.append(spec.options[0])
-            return Err(GrammarError(kind=ErrorKind.CANCELLED, message="stopped"))
-        return Ok(tried())
-
-    def wait_for(self, count: int) -> None:
-        for _ in range(count):
-            assert self.entered.acquire(timeout=WAIT_S)
-
-
-def tried() -> Tried:
-    return Tried("trie", **{each.name: 0 for each in attrs.fields(Tried) if each.name != "backend"})
 
 
 @pytest.fixture

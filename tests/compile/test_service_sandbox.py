@@ -14,7 +14,7 @@ from structout.compile.work import LONG_BYTES
 from structout.discovery import discover
 from structout.fuzz.vocabulary import small_vocabulary
 from structout.processes import Stop
-from tests.compile.sandboxes import Through
+from tests.compile.sandboxes import HeldSandbox, Through
 
 pytest.importorskip("llguidance")
 
@@ -81,6 +81,18 @@ def test_a_long_spec_that_is_plain_is_measured_elsewhere_and_tried_nowhere() -> 
     assert not grammar.is_risky
     assert through.measured == [plain]
     assert not through.due
+    service.close()
+
+
+def test_a_long_plain_spec_waits_for_nothing_that_is_tried() -> None:
+    held = HeldSandbox()
+    service = CompileService(REGISTRY, small_vocabulary(), sandbox=held, deadline_s=WAIT_S)  # type: ignore[arg-type]
+    tried = [service.submit(Choice([f"{number} {option}" for option in range(5000)])) for number in range(3)]
+    held.wait_for(2)
+    assert isinstance(service.compile(JsonSchema(f'{{"type": "null", "title": "{"x" * LONG_BYTES}"}}')), Ok)
+    assert all(pending.result() is None for pending in tried)
+    held.opened.set()
+    assert all(pending.wait(WAIT_S) is not None for pending in tried)
     service.close()
 
 

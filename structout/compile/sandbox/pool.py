@@ -52,7 +52,8 @@ class Sandbox:
         registry: what the engine process has. A backend of which the workers find another version, or that they do not
             find, is unavailable in them.
         vocabulary: what to compile for.
-        workers: how many jobs run at the same time.
+        workers: how many specs are tried at the same time. There is one more process, which measures, one spec after
+            the other: that takes half a second at most, and waits for nothing that is tried.
         warm: ids of the backends that a worker loads before its first job. Loading another one is part of the first
             job that needs it.
         plugins: plugins that are not installed but passed in process, each as ``module:attribute``.
@@ -80,28 +81,28 @@ class Sandbox:
         self._limits = limits
         self._walks = walks
         self._numbers = itertools.count()
-        self._warm = list(warm)
         self._opening = Opening(registry, vocabulary, plugins, disable)
         self.workers = workers
-        self._crew = Crew(self._start, workers)
+        self._trying = Crew(functools.partial(self._start, list(warm)), workers)
+        self._measuring = Crew(functools.partial(self._start, []), 1)
 
     @property
     def lost(self) -> int:
-        """How many workers have ended so far, whatever ended them."""
-        return self._crew.lost
+        """How many processes have ended so far, whatever ended them."""
+        return self._trying.lost + self._measuring.lost
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait for a worker."""
-        return self._crew.waiting
+        """How many specs wait to be tried."""
+        return self._trying.waiting
 
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the workers that are ready or at work."""
-        return self._crew.pids()
+        """Process ids of the workers that are ready to try a spec, or at work."""
+        return self._trying.pids()
 
     def wait_until_full(self, timeout_s: float = START_S) -> bool:
-        """Blocks until all workers are ready or at work, at most ``timeout_s`` seconds; whether they are."""
-        return self._crew.wait_until_full(timeout_s)
+        """Blocks until all processes are ready or at work, at most ``timeout_s`` seconds each; whether they are."""
+        return self._trying.wait_until_full(timeout_s) and self._measuring.wait_until_full(timeout_s)
 
     def run(
         self, spec: GrammarSpec, *, backend: str | None = None, stop: Stop, due: float = math.inf
@@ -119,21 +120,25 @@ class Sandbox:
             BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
         question = {"spec": spec_to_json(spec), "backend": backend, "walks": attrs.asdict(self._walks)}
-        return self._put(spec, question, functools.partial(read_tried, self._registry.backends), stop, due)
+        read = functools.partial(read_tried, self._registry.backends)
+        return self._put(self._trying, spec, question, read, stop, due)
 
     def measure(self, spec: GrammarSpec, *, stop: Stop, due: float = math.inf) -> Result[Measures, GrammarError]:
-        """`structout.compile.risk.measures_of` in a worker: for a spec so long that doing it here would hold up this
-        process's other threads. Otherwise like `run`."""
+        """`structout.compile.risk.measures_of` in another process: for a spec so long that doing it here would hold up
+        this process's other threads. Otherwise like `run`."""
         question = {"spec": spec_to_json(spec)}
-        return self._put(spec, question, read_measured, stop, due).map(lambda measured: measured.measures)
+        measured = self._put(self._measuring, spec, question, read_measured, stop, due)
+        return measured.map(lambda found: found.measures)
 
     def close(self) -> None:
         """Kills the workers and waits for their end; what runs or waits ends as shut down."""
-        self._crew.close()
+        self._trying.close()
+        self._measuring.close()
         self._opening.close()
 
     def _put(
         self,
+        crew: Crew,
         spec: GrammarSpec,
         question: Mapping[str, Any],
         read: Callable[[Mapping[str, Any]], T],
@@ -144,8 +149,8 @@ class Sandbox:
         try:
             number = next(self._numbers)
             job = json.dumps({"job": number, **question}).encode()
-            ask = functools.partial(self._ask, number=number, job=job, read=read, stop=stop)
-            return self._attempted(spec, ask, stop, due)
+            ask = functools.partial(self._ask, crew, number=number, job=job, read=read, stop=stop)
+            return self._attempted(crew, spec, ask, stop, due)
         except BaseException as exc:
             reraise_users_interrupt(exc)
             logger.exception("trying a grammar failed in the sandbox itself")
@@ -153,18 +158,23 @@ class Sandbox:
             return Err(GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc)))
 
     def _attempted(
-        self, spec: GrammarSpec, ask: Callable[..., tuple[str | None, Answer[T] | Ended]], stop: Stop, due: float
+        self,
+        crew: Crew,
+        spec: GrammarSpec,
+        ask: Callable[..., tuple[str | None, Answer[T] | Ended]],
+        stop: Stop,
+        due: float,
     ) -> Result[T, GrammarError]:
         """What one worker makes of a question; another is asked if somebody killed it."""
         for attempt in itertools.count(1):
-            match self._crew.take(stop):
+            match crew.take(stop):
                 case Err(error):
                     return Err(error)
                 case Ok(process):
                     began = time.monotonic()
             deadline = min(due, began + self._limits.wall_s)
             if deadline <= began:
-                self._crew.give_back(process)
+                crew.give_back(process)
                 return Err(no_time_left(spec))
             tried, outcome = ask(process, deadline=deadline)
             if isinstance(outcome, Answer):
@@ -175,6 +185,7 @@ class Sandbox:
 
     def _ask(
         self,
+        crew: Crew,
         process: LineProcess,
         *,
         number: int,
@@ -192,17 +203,14 @@ class Sandbox:
                     tried = backend
                     line = process.ask(b"", deadline=deadline, stop=stop)
                 case Answer() as answer:
-                    self._dismiss(process, is_last=answer.is_last)
+                    if answer.is_last:
+                        process.kill()
+                    else:
+                        crew.give_back(process)
                     return tried, answer
                 case None:
                     line = process.reject()
         return tried, line
-
-    def _dismiss(self, process: LineProcess, *, is_last: bool) -> None:
-        if is_last:
-            process.kill()
-        else:
-            self._crew.give_back(process)
 
     def _blame(self, error: GrammarError, ended: Ended, tried: str | None) -> GrammarError:
         """The error, with the backend that was at work; and a line in the log."""
@@ -211,11 +219,11 @@ class Sandbox:
         logger.warning("a sandbox worker was lost with %s: %s", tried, ended.describe())
         return attrs.evolve(error, backend=tried, distribution=self._registry.backends[tried].distribution)
 
-    def _start(self, closing: Stop) -> Result[LineProcess, GrammarError]:
-        """A worker that is ready. Never raises."""
+    def _start(self, warm: list[str], closing: Stop) -> Result[LineProcess, GrammarError]:
+        """A worker that is ready, these backends loaded. Never raises."""
         try:
             process = LineProcess("structout.compile.sandbox.worker", pass_fds=[self._opening.vocabulary_fd])
-            opening = self._opening.line(warm=self._warm, limits=attrs.asdict(self._limits))
+            opening = self._opening.line(warm=warm, limits=attrs.asdict(self._limits))
             answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=closing)
             error = start_error(answer, _CANNOT_START, ErrorKind.BACKEND_FAILURE)
             if error is None:
