@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
@@ -41,6 +41,25 @@ class Walks:
 _CANNOT_START: Final = "the processes that try grammars cannot be started; the operator's log says why"
 DEFAULT_LIMITS: Final = Limits()
 DEFAULT_WALKS: Final = Walks()
+
+
+@attrs.frozen
+class _Question(Generic[T]):
+    """What is asked about a spec.
+
+    Attributes:
+        crew: who is asked.
+        fields: what is asked, beside the spec.
+        read: see `read_answer`.
+        stop, due: see `Sandbox.run`.
+    """
+
+    crew: Crew
+    spec: GrammarSpec
+    fields: Mapping[str, Any]
+    read: Callable[[Mapping[str, Any]], T]
+    stop: Stop
+    due: float
 
 
 class Sandbox:
@@ -108,6 +127,7 @@ class Sandbox:
         self, spec: GrammarSpec, *, backend: str | None = None, stop: Stop, due: float = math.inf
     ) -> Result[Tried, GrammarError]:
         """Compiles and tries a spec in a worker; waits for one that is free, in order of arrival. Never raises.
+
         Args:
             spec: what to try.
             backend: the backend that has to take it; None to try all that might.
@@ -119,16 +139,15 @@ class Sandbox:
             the service's if it slept or waited for a processor (see `verdicts`); TOO_COMPLEX over the limit of memory;
             BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
-        question = {"spec": spec_to_json(spec), "backend": backend, "walks": attrs.asdict(self._walks)}
+        fields = {"backend": backend, "walks": attrs.asdict(self._walks)}
         read = functools.partial(read_tried, self._registry.backends)
-        return self._put(self._trying, spec, question, read, stop, due)
+        return self._answer(_Question(self._trying, spec, fields, read, stop, due))
 
     def measure(self, spec: GrammarSpec, *, stop: Stop, due: float = math.inf) -> Result[Measures, GrammarError]:
         """`structout.compile.risk.measures_of` in another process: for a spec so long that doing it here would hold up
         this process's other threads. Otherwise like `run`."""
-        question = {"spec": spec_to_json(spec)}
-        measured = self._put(self._measuring, spec, question, read_measured, stop, due)
-        return measured.map(lambda found: found.measures)
+        question = _Question(self._measuring, spec, {}, read_measured, stop, due)
+        return self._answer(question).map(lambda measured: measured.measures)
 
     def close(self) -> None:
         """Kills the workers and waits for their end; what runs or waits ends as shut down."""
@@ -136,47 +155,31 @@ class Sandbox:
         self._measuring.close()
         self._opening.close()
 
-    def _put(
-        self,
-        crew: Crew,
-        spec: GrammarSpec,
-        question: Mapping[str, Any],
-        read: Callable[[Mapping[str, Any]], T],
-        stop: Stop,
-        due: float,
-    ) -> Result[T, GrammarError]:
-        """What comes of a question about a spec. Never raises."""
+    def _answer(self, question: _Question[T]) -> Result[T, GrammarError]:
+        """What comes of a question. Never raises."""
         try:
-            number = next(self._numbers)
-            job = json.dumps({"job": number, **question}).encode()
-            ask = functools.partial(self._ask, crew, number=number, job=job, read=read, stop=stop)
-            return self._attempted(crew, spec, ask, stop, due)
+            return self._attempted(question)
         except BaseException as exc:
             reraise_users_interrupt(exc)
             logger.exception("trying a grammar failed in the sandbox itself")
             message = "the sandbox failed; the operator's log says how"
             return Err(GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=describe_exception(exc)))
 
-    def _attempted(
-        self,
-        crew: Crew,
-        spec: GrammarSpec,
-        ask: Callable[..., tuple[str | None, Answer[T] | Ended]],
-        stop: Stop,
-        due: float,
-    ) -> Result[T, GrammarError]:
-        """What one worker makes of a question; another is asked if somebody killed it."""
+    def _attempted(self, question: _Question[T]) -> Result[T, GrammarError]:
+        """What one process makes of a question; another is asked if somebody killed it."""
+        number, spec = next(self._numbers), question.spec
+        line = json.dumps({"job": number, "spec": spec_to_json(spec), **question.fields}).encode()
         for attempt in itertools.count(1):
-            match crew.take(stop):
+            match question.crew.take(question.stop):
                 case Err(error):
                     return Err(error)
                 case Ok(process):
                     began = time.monotonic()
-            deadline = min(due, began + self._limits.wall_s)
+            deadline = min(question.due, began + self._limits.wall_s)
             if deadline <= began:
-                crew.give_back(process)
+                question.crew.give_back(process)
                 return Err(no_time_left(spec))
-            tried, outcome = ask(process, deadline=deadline)
+            tried, outcome = self._ask(process, question, number, line, deadline)
             if isinstance(outcome, Answer):
                 return outcome.result
             if attempt == ATTEMPTS or not was_killed_from_outside(outcome):
@@ -184,33 +187,25 @@ class Sandbox:
         raise AssertionError("counting does not end")
 
     def _ask(
-        self,
-        crew: Crew,
-        process: LineProcess,
-        *,
-        number: int,
-        job: bytes,
-        read: Callable[[Mapping[str, Any]], T],
-        deadline: float,
-        stop: Stop,
+        self, process: LineProcess, question: _Question[T], number: int, line: bytes, deadline: float
     ) -> tuple[str | None, Answer[T] | Ended]:
-        """The backend that was tried last, and what came of the job."""
+        """The backend that was tried last, and what came of the question."""
         tried: str | None = None
-        line = process.ask(job, deadline=deadline, stop=stop)
-        while isinstance(line, bytes):
-            match read_answer(line, number, self._registry.backends, read):
+        said = process.ask(line, deadline=deadline, stop=question.stop)
+        while isinstance(said, bytes):
+            match read_answer(said, number, self._registry.backends, question.read):
                 case Trying(backend):
                     tried = backend
-                    line = process.ask(b"", deadline=deadline, stop=stop)
+                    said = process.ask(b"", deadline=deadline, stop=question.stop)
                 case Answer() as answer:
                     if answer.is_last:
                         process.kill()
                     else:
-                        crew.give_back(process)
+                        question.crew.give_back(process)
                     return tried, answer
                 case None:
-                    line = process.reject()
-        return tried, line
+                    said = process.reject()
+        return tried, said
 
     def _blame(self, error: GrammarError, ended: Ended, tried: str | None) -> GrammarError:
         """The error, with the backend that was at work; and a line in the log."""
