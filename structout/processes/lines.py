@@ -71,8 +71,16 @@ class Ended:
         return f"the process ended with {how}{used}{said}"
 
 
+def _give_way(pid: int) -> None:
+    """Lets a process have what others leave of the processors, and on Linux have it taken away as soon as they want it:
+    a low priority alone would let it use up its slice of some milliseconds first."""
+    os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    if sys.platform == "linux":
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+
+
 class LineProcess:
-    """``python -m module`` in a process group of its own, with this process's ``sys.path`` and a lower priority.
+    """``python -m module`` in a process group of its own, with this process's ``sys.path`` and the lowest priority.
 
     It stays in this process's session: Linux may schedule each session as a group (see sched(7), autogroup), and
     niceness counts within a group alone.
@@ -107,8 +115,7 @@ class LineProcess:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             )
             undo.pop_all()
-        # From here, for it has libraries to load before it could do so itself.
-        os.setpriority(os.PRIO_PROCESS, self.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+        _give_way(self.pid)  # from here, for it has libraries to load before it could do so itself
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

@@ -58,6 +58,8 @@ def test_workers_are_nice_to_this_process_in_whose_session_they_stay(make: Make)
     assert sandbox.wait_until_full()
     [pid] = sandbox.pids()
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    if sys.platform == "linux":
+        assert os.sched_getscheduler(pid) == os.SCHED_IDLE
     assert os.getsid(pid) == os.getsid(0)
     assert os.getpgid(pid) == pid
 
