@@ -30,6 +30,7 @@ class Law(enum.StrEnum):
     FORCED_TOKENS = "forced_tokens"
     LIVENESS = "liveness"
     MASK_DIFFERENCE = "mask_difference"
+    TOKEN_IDS = "token_ids"
     CACHE = "cache"
     CONCURRENCY = "concurrency"
     LEAK = "leak"
@@ -57,7 +58,8 @@ _MEANINGS: Mapping[Law, str] = {
     Law.ROLLBACK: "Undoing tokens leads back to the state before them, a stop token included.",
     Law.FORK: "A fork is in the same state, and neither sees what becomes of the other.",
     Law.ISOLATION: "Sequences of one grammar share no state, and each starts at the beginning.",
-    Law.DETERMINISM: "The same tokens under the same spec give the same rows, in every sequence and every compile.",
+    Law.DETERMINISM: "The same tokens under the same spec give the same rows, in every sequence and every compile, "
+    "and in what was saved and loaded again.",
     Law.DRAFTS: "Verifying drafts gives the rows that accepting them one by one would, and leaves the state as it was.",
     Law.STOP_TOKENS: "Exactly the request's stop tokens end a sequence, exactly where its text is complete.",
     Law.AFTER_END: "After the stop token there is only TERMINATED, and the text stays complete.",
@@ -66,9 +68,10 @@ _MEANINGS: Mapping[Law, str] = {
     Law.FORCED_TOKENS: "Forced tokens are accepted, and no text that goes on otherwise is allowed.",
     Law.LIVENESS: "From every state that can be reached some token can follow, or the text is complete.",
     Law.MASK_DIFFERENCE: "Two backends that are both exact allow the same tokens in the same state.",
+    Law.TOKEN_IDS: "Whether a token may follow depends on its bytes, not on its id nor on others of the same bytes.",
     Law.CACHE: "A spec gets its own grammar, whatever was compiled before and however similar.",
     Law.CONCURRENCY: "Compiling and matching in several threads gives what one thread gives.",
-    Law.LEAK: "Sequences and grammars that are gone leave no memory behind.",
+    Law.LEAK: "Sequences and grammars that are gone leave no memory behind, no open file and no thread.",
     Law.MASK_TIME: "A row is filled within its budget.",
     Law.MEMORY: "Compiling and matching stay within the memory limit.",
     Law.CRASH: "No spec and no token ends the process.",

@@ -19,6 +19,20 @@ def resident_bytes() -> int:
     return _pages(1) if _STATM.exists() else 0
 
 
+def open_descriptors() -> int:
+    """How many files, sockets and the like this process has open; 0 where the system does not tell."""
+    return _entries(Path("/proc/self/fd"))
+
+
+def running_threads() -> int:
+    """How many threads this process has, those of native libraries too; 0 where the system does not tell."""
+    return _entries(Path("/proc/self/task"))
+
+
+def _entries(folder: Path) -> int:
+    return len(os.listdir(folder)) if folder.exists() else 0
+
+
 def cpu_seconds(pid: int) -> float | None:
     """Seconds of processor time that a process has used, of all its threads together, also if it has ended and nobody
     has waited for it yet; None if it is gone, or where the system does not tell."""

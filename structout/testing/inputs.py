@@ -20,20 +20,17 @@ from structout.spec import (
     Choice,
     Dialect,
     Ebnf,
-    Escapes,
     FormatMode,
     GrammarSpec,
     JsonObject,
     JsonSchema,
-    KeyOrder,
     Lark,
     Policy,
     Regex,
-    Serialization,
     StructuralTag,
-    Whitespace,
 )
 from structout.testing.interactions import Example, interactions
+from structout.testing.readings import SERIALIZATIONS, readings
 
 CASES: Final = 50
 """Generated cases of each kind of spec."""
@@ -46,7 +43,6 @@ _TOGETHER: Final = (
     ("prefixItems", "items", "contains", "minContains", "maxContains", "unevaluatedItems"),
 )
 """Keywords that are defined by what the others leave: of these no pair is left out."""
-_SERIALIZATIONS: Final = tuple(itertools.starmap(Serialization, itertools.product(Whitespace, KeyOrder, Escapes)))
 _CLOSED: Final = json.dumps(
     {
         "type": "object",
@@ -104,11 +100,11 @@ A backend that registers the kind compiles it."""
 
 
 def language_cases(kind: str) -> Iterator[Case]:
-    """More cases, in which the language alone is looked at: where its parts meet; and of JSON Schema, under all
-    serialization policies, keywords together, objects closed every other time."""
-    yield from (_listed(*example) for example in interactions(kind))
+    """More cases, in which the language alone is looked at: where its parts meet, and what is easily misread; and of
+    JSON Schema, under all serialization policies, keywords together, objects closed every other time."""
+    yield from (_listed(*example) for example in (*interactions(kind), *readings(kind)))
     if kind == "json_schema":
-        for number, serialization in enumerate(_SERIALIZATIONS):
+        for number, serialization in enumerate(SERIALIZATIONS):
             yield schema_case(JsonSchema(_CLOSED, serialization=serialization), number).unwrap()
         yield _plain(JsonSchema(_FORMAT, format_mode=FormatMode.ANNOTATE), '"a"', '"2024-02-30"')
         dependent = [pair for keywords in _TOGETHER for pair in itertools.combinations(keywords, 2)]

@@ -46,6 +46,13 @@ _SCHEMAS: Final[Sequence[tuple[str, Sequence[str], Sequence[str]]]] = (
         ['{"abcdefghijklmnop": null, "abcdefghijklmnoq": null}'],
         ["{}", '{"abcdefghijklmnop": null}', '{"abcdefghijklmnoq": null}'],
     ),
+    # Names that some languages take for numbers, and put first.
+    (
+        '{"type": "object", "properties": {"b": {"type": "null"}, "10": {"type": "null"}, "9": {"type": "null"}},'
+        ' "required": ["b", "10", "9"], "additionalProperties": false}',
+        ['{"b": null, "10": null, "9": null}'],
+        ['{"b": null, "10": null}', '{"b": null, "9": null}', "{}"],
+    ),
     (
         '{"type": "object", "properties": {"a": true}, "patternProperties": {"^a": {"type": "integer"}},'
         ' "additionalProperties": false}',
@@ -93,7 +100,19 @@ _SCHEMAS: Final[Sequence[tuple[str, Sequence[str], Sequence[str]]]] = (
     ('{"type": "integer", "minimum": 95, "maximum": 1005}', ["95", "99", "100", "999", "1005"], ["94", "1006", "9"]),
     ('{"type": "number", "minimum": 0.125, "maximum": 0.126}', ["0.125", "0.126"], ["0.128", "0.124", "1"]),
     ('{"type": "integer"}', ["0", "-1", "10"], ["01", "1.5", "-", "+1", "1."]),
-    ('{"type": "number"}', ["0", "-1.5", "0.01"], ["01", "1.", ".5", "+1", "NaN", "Infinity"]),
+    (
+        '{"type": "number"}',
+        ["0", "-1.5", "0.01", "1e5", "1E5", "1e+5", "1E-05", "-0.5E+5"],
+        ["01", "1.", ".5", "+1", "1e", "E5", "1e5.0", "NaN", "Infinity"],
+    ),
+    # Integers that are no double.
+    ('{"const": 9007199254740993}', ["9007199254740993"], ["9007199254740992", "9007199254740994"]),
+    ('{"enum": [9007199254740993, 1]}', ["9007199254740993"], ["9007199254740992", "9007199254740994"]),
+    (
+        '{"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740995}',
+        ["9007199254740993", "9007199254740995"],
+        ["9007199254740992", "9007199254740996"],
+    ),
     # References and branches.
     (
         '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}},'
@@ -116,6 +135,17 @@ _SCHEMAS: Final[Sequence[tuple[str, Sequence[str], Sequence[str]]]] = (
     ),
     ('{"anyOf": [{"type": "string", "maxLength": 1}, {"type": "integer"}]}', ['"a"', "12"], ['"ab"', "null"]),
     ('{"type": ["integer", "string"], "minimum": 3, "maxLength": 1}', ["3", '"a"'], ["2", '"ab"', "null"]),
+    # Formats.
+    (
+        '{"type": "string", "format": "date"}',
+        ['"2023-12-31"', '"2024-02-29"'],
+        ['"2024-13-45"', '"2024-00-10"', '"2024-01-32"', '"2024-1-1"', '"20240101"'],
+    ),
+    (
+        '{"type": "string", "format": "time"}',
+        ['"23:59:58Z"'],
+        ['"24:00:00Z"', '"12:60:00Z"', '"12:00"'],
+    ),
     # Strings.
     (
         '{"type": "string", "maxLength": 1}',

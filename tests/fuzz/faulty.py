@@ -3,6 +3,9 @@
 They run in the process of the tests; what harms its process is in `tests.fuzz.hazards`.
 """
 
+import json
+import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -252,6 +255,25 @@ class DependsOnOthers(GoodMatcher):
         return allowed - {ord("a")} if self.text == b"" and DependsOnOthers.last else allowed
 
 
+class IgnoresLargeIds(GoodMatcher):
+    def _allowed(self) -> frozenset[int]:
+        return frozenset(token for token in super()._allowed() if token < 1 << 16 or token in self.stops)
+
+
+class IgnoresDuplicates(GoodMatcher):
+    def _allowed(self) -> frozenset[int]:
+        pieces = self.vocabulary.tokens()
+        allowed = super()._allowed()
+        return frozenset(token for token in allowed if token in self.stops or pieces.index(pieces[token]) == token)
+
+
+class LargeIdsAreOutOfTheRow(GoodMatcher):
+    def fill(self, row: BitmaskRow) -> Status:
+        status = super().fill(row)
+        row[1 << 11 :] = 0
+        return status
+
+
 # The end.
 
 
@@ -369,6 +391,58 @@ class AnswersNothing(GoodBackend):
 
 
 @attrs.frozen(eq=False)
+class _SavedGrammar(TrieGrammar):
+    def serialize(self) -> bytes:
+        return json.dumps(sorted(option.decode() for option in self.options)).encode()
+
+
+class Saves(GoodBackend):
+    """Good; its grammars can be saved and loaded."""
+
+    def grammar(self, options: Sequence[bytes]) -> CompiledGrammar:
+        return _SavedGrammar(frozenset(options), self.vocabulary, type(self).matcher)
+
+    def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
+        return Ok(self.grammar([option.encode() for option in json.loads(data)]))
+
+
+class LoadsLess(Saves):
+    def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
+        return Ok(self.grammar([option.encode() for option in json.loads(data)][1:]))
+
+
+class LoadsNothing(Saves):
+    def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
+        return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="It is of another version."))
+
+
+class LoadsWhatItHas(Saves):
+    """Loads what the same instance has saved, and raises at all else."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__(vocabulary)
+        self.saved: dict[bytes, CompiledGrammar] = {}
+
+    def grammar(self, options: Sequence[bytes]) -> CompiledGrammar:
+        grammar = _SavedGrammar(frozenset(options), self.vocabulary, type(self).matcher)
+        return self.saved.setdefault(grammar.serialize(), grammar)
+
+    def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
+        return Ok(self.saved[data])
+
+
+@attrs.frozen(eq=False)
+class _GrammarSavedAsText(TrieGrammar):
+    def serialize(self) -> bytes:
+        return "a text"  # type: ignore[return-value]
+
+
+class SavesText(Saves):
+    def grammar(self, options: Sequence[bytes]) -> CompiledGrammar:
+        return _GrammarSavedAsText(frozenset(options), self.vocabulary, type(self).matcher)
+
+
+@attrs.frozen(eq=False)
 class _KeepingGrammar(TrieGrammar):
     kept: ClassVar[list[Matcher]] = []
 
@@ -388,3 +462,19 @@ class KeepsGrammars(GoodBackend):
     def grammar(self, options: Sequence[bytes]) -> CompiledGrammar:
         self.kept.append(super().grammar(options))
         return self.kept[-1]
+
+
+class KeepsFiles(GoodBackend):
+    def grammar(self, options: Sequence[bytes]) -> CompiledGrammar:
+        os.open(os.devnull, os.O_RDONLY)
+        return super().grammar(options)
+
+
+class KeepsThreads(GoodBackend):
+    """Until it is told that it is over."""
+
+    over: ClassVar[threading.Event] = threading.Event()
+
+    def grammar(self, options: Sequence[bytes]) -> CompiledGrammar:
+        threading.Thread(target=self.over.wait, daemon=True).start()
+        return super().grammar(options)

@@ -38,6 +38,10 @@ def test_a_good_backend_breaks_no_law(matcher: type[Matcher]) -> None:
     assert broken(with_matcher(matcher), set(Law) - {Law.LEAK}) == set()
 
 
+def test_neither_does_one_whose_grammars_are_saved_and_loaded() -> None:
+    assert broken(bound(faulty.Saves), {Law.DETERMINISM}) == set()
+
+
 @pytest.mark.parametrize("options", [("",), ("", "a"), ("a",), ("a\0b", '"', "\\")])
 def test_neither_do_small_and_odd_languages(options: tuple[str, ...]) -> None:
     case = Case(Choice(options), members=tuple(Text(option, "plain") for option in options))
@@ -56,6 +60,9 @@ MATCHERS: list[tuple[type[Matcher], Law, set[Law]]] = [
     (faulty.ForkIsItself, Law.FORK, {Law.FORK}),
     (faulty.ForksShareTheirPast, Law.FORK, {Law.FORK}),
     (faulty.ForkStartsAnew, Law.FORK, {Law.FORK}),
+    (faulty.IgnoresLargeIds, Law.TOKEN_IDS, {Law.TOKEN_IDS}),
+    (faulty.IgnoresDuplicates, Law.TOKEN_IDS, {Law.TOKEN_IDS}),
+    (faulty.LargeIdsAreOutOfTheRow, Law.TOKEN_IDS, {Law.TOKEN_IDS}),
     (faulty.ForkStartsAnew, Law.DRAFTS, {Law.DRAFTS}),
     (faulty.ForkIsNoMatcher, Law.FORK, {Law.RESULT_DISCIPLINE}),
     (faulty.RefusedTokenResets, Law.REFUSED_TOKEN, {Law.REFUSED_TOKEN}),
@@ -80,6 +87,10 @@ BACKENDS: list[tuple[type[Backend], Law, set[Law]]] = [
     (faulty.CallsBeginningsComplete, Law.OVER_ACCEPTANCE, {Law.OVER_ACCEPTANCE}),
     (faulty.CompilesByTurns, Law.DETERMINISM, {Law.DETERMINISM}),
     (faulty.RefusesTheSecondTime, Law.DETERMINISM, {Law.DETERMINISM}),
+    (faulty.LoadsLess, Law.DETERMINISM, {Law.DETERMINISM}),
+    (faulty.LoadsNothing, Law.DETERMINISM, {Law.DETERMINISM}),
+    (faulty.LoadsWhatItHas, Law.DETERMINISM, {Law.RESULT_DISCIPLINE}),
+    (faulty.SavesText, Law.DETERMINISM, {Law.RESULT_DISCIPLINE}),
     (faulty.CachesByLength, Law.CACHE, {Law.CACHE}),
     (faulty.Races, Law.CONCURRENCY, {Law.CONCURRENCY}),
     (faulty.SwapsRows, Law.BATCH_FILL, {Law.BATCH_FILL}),
@@ -168,6 +179,10 @@ REFUSALS = [
     (GrammarError(kind=ErrorKind.UNSUPPORTED, message="No.", hint="ask another"), None),
     (GrammarError(kind=ErrorKind.UNSUPPORTED, message="No.", pointer=""), None),
     (GrammarError(kind=ErrorKind.TOO_COMPLEX, message="Too long."), None),
+    (GrammarError(kind=ErrorKind.TOO_COMPLEX, message="Too long.", offset=0), None),
+    (GrammarError(kind=ErrorKind.TOO_COMPLEX, message="Too long.", offset=3), None),
+    (GrammarError(kind=ErrorKind.TOO_COMPLEX, message="Too long.", offset=4), Law.RESULT_DISCIPLINE),
+    (GrammarError(kind=ErrorKind.TOO_COMPLEX, message="Too long.", offset=-1), Law.RESULT_DISCIPLINE),
     (GrammarError(kind=ErrorKind.UNSUPPORTED, message="No."), Law.RESULT_DISCIPLINE),
     (GrammarError(kind=ErrorKind.TOO_COMPLEX, message=" "), Law.RESULT_DISCIPLINE),
     (GrammarError(kind=ErrorKind.INVALID_SPEC, message="Bad."), Law.RESULT_DISCIPLINE),

@@ -27,7 +27,7 @@ from structout import (
     Vocabulary,
 )
 from structout.backend import Backend, BitmaskRow, CompiledGrammar
-from structout.spec import FormatMode, spec_to_json
+from structout.spec import FormatMode, spec_from_json, spec_to_json
 from tests.mutants.wrapping import FullMatcher, PassBackend, PassGrammar, PassMatcher, SchemaEditor, put
 
 Compiled = Result[CompiledGrammar, GrammarError]
@@ -400,6 +400,44 @@ class CachesWithoutTheFormatMode(_Caches):
 
     def key(self, spec: GrammarSpec) -> object:
         return attrs.evolve(spec, format_mode=FormatMode.ASSERT) if isinstance(spec, JsonSchema) else spec
+
+
+class CachesWithoutTheRegistry(_Caches):
+    """The cache does not know what other documents a reference can lead to."""
+
+    base = "reference"
+
+    def key(self, spec: GrammarSpec) -> object:
+        return attrs.evolve(spec, registry=()).key if isinstance(spec, JsonSchema) else spec.key
+
+
+class DeserializesWithoutOptions(PassBackend):
+    """What is saved of a grammar is its text: not its root, and not how JSON is to be written."""
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        return self.inner.compile(spec).map(lambda compiled: _Saved(compiled, self, spec))
+
+    def deserialize(self, data: bytes) -> Compiled:
+        return self.compile(spec_from_json(json.loads(data)))
+
+
+class _Saved(PassGrammar):
+    def __init__(self, inner: CompiledGrammar, backend: PassBackend, spec: GrammarSpec) -> None:
+        super().__init__(inner, backend)
+        self._spec = spec
+
+    def serialize(self) -> bytes:
+        data = spec_to_json(self._spec)
+        return json.dumps({name: data[name] for name in data if name not in ("root", "serialization")}).encode()
+
+
+class OffsetIsMinusOne(_Errs):
+    """Where an error has no place, it has the offset -1."""
+
+    refuses_early = False
+
+    def changed(self, error: GrammarError) -> GrammarError:
+        return error if error.offset is not None else attrs.evolve(error, offset=-1)
 
 
 class EvictsWhatIsHeld(PassBackend):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -242,3 +243,19 @@ class LeaksEnds(PassMatcher):
         if self.ended and status is Status.OK:
             self.kept.append(self)
         return status
+
+
+class LeaksDescriptors(PassBackend):
+    """Every compile leaves a file open."""
+
+    def wrapped(self, compiled: CompiledGrammar) -> CompiledGrammar:
+        os.open(os.devnull, os.O_RDONLY)
+        return super().wrapped(compiled)
+
+
+class LeaksThreads(PassBackend):
+    """Every compile leaves a thread behind that waits for ever."""
+
+    def wrapped(self, compiled: CompiledGrammar) -> CompiledGrammar:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        return super().wrapped(compiled)

@@ -6,14 +6,38 @@ from typing import Any
 
 import pytest
 
-from structout import Choice, Ebnf, GrammarSpec, JsonSchema, Regex, Serialization, Status
+from structout import (
+    Choice,
+    Ebnf,
+    GrammarSpec,
+    JsonObject,
+    JsonSchema,
+    Lark,
+    Regex,
+    Serialization,
+    Status,
+    StructuralTag,
+)
 from structout.backend import Backend
 from structout.fuzz.vocabulary import small_vocabulary
-from structout.spec import FormatMode, KeyOrder, Whitespace
-from tests.mutants import MUTANTS, languages, meetings, mutants_of
+from structout.spec import Dialect, FormatMode, KeyOrder, Whitespace
+from tests.mutants import MUTANTS, languages, meetings, mutants_of, readings
 from tests.mutants.wrapping import base_info
 
 ANY_ORDER = Serialization(key_order=KeyOrder.ANY)
+TAGS = StructuralTag(
+    json.dumps(
+        {
+            "type": "structural_tag",
+            "format": {
+                "type": "triggered_tags",
+                "triggers": ["<a"],
+                "tags": [{"begin": "<a>", "content": {"type": "regex", "pattern": "b"}, "end": "</a>"}],
+                "at_least_one": True,
+            },
+        }
+    )
+)
 NULLS = {"a": {"type": "null"}, "b": {"type": "null"}}
 
 
@@ -92,6 +116,10 @@ TOO_MUCH: dict[str, tuple[GrammarSpec, str]] = {
     "starts_at_the_first_rule": (Ebnf('x ::= "a"\nroot ::= x x'), "a"),
     "finds_a_regex": (Regex("[0-9]+"), "1x"),
     "completes_options": (Choice(("yes", "no")), "ye"),
+    "object_ignores_serialization": (JsonObject(serialization=Serialization(whitespace=Whitespace.COMPACT)), "{ }"),
+    "ignores_at_least_one": (TAGS, ""),
+    "big_integers_are_doubles": (schema({"const": 2**53 + 1}), str(2**53)),
+    "dates_are_digits": (schema({"type": "string", "format": "date"}), '"2024-13-45"'),
 }
 """A text that is not of the spec's language, and that the mutant lets through."""
 
@@ -130,6 +158,16 @@ TOO_LITTLE: dict[str, tuple[GrammarSpec, str]] = {
     "loses_empty_alternatives": (Ebnf('root ::= "a" | ""'), ""),
     "needs_spaces": (schema({"type": "array"}), "[1,2]"),
     "loses_an_option": (Choice(("yes", "no")), "yes"),
+    "lark_flags_are_lost": (Lark('start: "yes"i'), "YES"),
+    "ignores_the_schemas_dialect": (
+        schema({"$schema": Dialect.DRAFT_7, "type": "array", "prefixItems": [{"type": "null"}]}),
+        "[1]",
+    ),
+    "numeric_names_first": (
+        schema({"type": "object", "properties": {"b": {}, "1": {}}, "required": ["b", "1"]}),
+        '{"b":1,"1":1}',
+    ),
+    "no_capital_exponents": (schema({"type": "number"}), "1E5"),
 }
 """A text of the spec's language, which the mutant does not let through."""
 
@@ -167,5 +205,5 @@ def test_it_does_not_say_what_it_leaves_out() -> None:
 
 
 def test_none_is_left_out() -> None:
-    own = {mutant.name for module in (languages, meetings) for mutant in mutants_of(module)}
+    own = {mutant.name for module in (languages, meetings, readings) for mutant in mutants_of(module)}
     assert own == TOO_MUCH.keys() | TOO_LITTLE.keys() | {"ignores_the_order"}

@@ -1,8 +1,9 @@
 """Faults that show with some tokens only: bytes of half a character, several characters at once, and the like."""
 
 import abc
+from functools import cache
 
-from structout import Status, TokenKind
+from structout import Status, TokenKind, Vocabulary
 from structout.backend import BitmaskRow
 from tests.mutants.wrapping import PassMatcher, put
 
@@ -85,3 +86,29 @@ class RefusesBlanksAfterBlanks(_Refuses):
 
     def is_refused(self, token: int) -> bool:
         return self.text.endswith(b" ") and self.vocabulary.token(token).startswith(b" ")
+
+
+class DuplicatesAreLost(_Refuses):
+    """Of several tokens with the same bytes it knows the first only."""
+
+    base = "llguidance"
+
+    def is_refused(self, token: int) -> bool:
+        return token in _duplicates(self.vocabulary)
+
+
+@cache
+def _duplicates(vocabulary: Vocabulary) -> frozenset[int]:
+    """The tokens of text whose bytes are those of one before."""
+    first: dict[bytes, int] = {}
+    tokens = enumerate(vocabulary.tokens())
+    return frozenset(token for token, piece in tokens if piece and first.setdefault(piece, token) != token)
+
+
+class IdsInSixteenBits(_Refuses):
+    """Knows no token of text from the 65536th on."""
+
+    base = "llguidance"
+
+    def is_refused(self, token: int) -> bool:
+        return token >= 1 << 16

@@ -9,6 +9,7 @@ from structout.fuzz.oracles.compiling import (
     compiles_the_same_again,
     threads_do_not_interfere,
 )
+from structout.fuzz.oracles.ids import ids_do_not_matter
 from structout.fuzz.oracles.instances import instances_agree, what_is_held_stays
 from structout.fuzz.oracles.language import (
     members_are_accepted,
@@ -16,6 +17,7 @@ from structout.fuzz.oracles.language import (
     tokens_do_not_matter,
     walks_end_in_the_language,
 )
+from structout.fuzz.oracles.loading import loads_as_saved
 from structout.fuzz.oracles.masks import (
     fill_is_pure,
     forced_tokens_are_forced,
@@ -54,7 +56,8 @@ ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
     Law.BATCH_FILL: (batch_is_single,),
     Law.FORCED_TOKENS: (forced_tokens_are_forced,),
     Law.LIVENESS: (something_can_follow,),
-    Law.DETERMINISM: (compiles_the_same_again,),
+    Law.DETERMINISM: (compiles_the_same_again, loads_as_saved),
+    Law.TOKEN_IDS: (ids_do_not_matter,),
     Law.CACHE: (instances_agree,),
     Law.CONCURRENCY: (threads_do_not_interfere,),
     Law.LEAK: (nothing_is_left_behind, what_is_held_stays),
@@ -63,7 +66,7 @@ ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
 
 _ALSO: Final[Mapping[Law, tuple[Oracle, ...]]] = {Law.SERIALIZATION: (members_are_accepted, walks_end_in_the_language)}
 """What looks for a law beside its own."""
-COSTLY: Final = frozenset({Law.CONCURRENCY, Law.LEAK})
+COSTLY: Final = frozenset({Law.CONCURRENCY, Law.LEAK, Law.TOKEN_IDS})
 """Laws that take too long to be looked for in every case."""
 
 

@@ -1,4 +1,5 @@
-"""Is memory given back? Rounds of the same work, after which nothing more may be held than after the round before."""
+"""Are memory, files and threads given back? Rounds of the same work, after which no more may be held than after the one
+before."""
 
 import gc
 import itertools
@@ -11,7 +12,7 @@ import numpy as np
 from structout.fuzz.law import Law, broken
 from structout.fuzz.oracles.state import ended
 from structout.fuzz.trial import Trial
-from structout.processes.usage import resident_bytes
+from structout.processes.usage import open_descriptors, resident_bytes, running_threads
 from structout.result import Err, Ok
 from structout.spec import Choice, GrammarSpec, JsonSchema, Regex
 
@@ -75,11 +76,13 @@ def nothing_is_left_behind(trial: Trial) -> None:
 
 
 def _does_not_grow(what: str, times: int, work: Callable[[], object], *, objects: int) -> None:
-    instances, blocks, resident = zip(*(_after(times, work) for _ in range(ROUNDS)), strict=True)
+    instances, blocks, resident, files, threads = zip(*(_after(times, work) for _ in range(ROUNDS)), strict=True)
     for held, limit, unit in (
         (instances, times, "objects of its own type"),
         (blocks, times * objects, "blocks of memory"),
         (resident, times * NATIVE_BYTES, "resident bytes"),
+        (files, times, "open files"),
+        (threads, times, "threads"),
     ):
         growth = [later - earlier for earlier, later in itertools.pairwise(held[1:])]
         if min(growth) >= limit:
@@ -87,8 +90,9 @@ def _does_not_grow(what: str, times: int, work: Callable[[], object], *, objects
             broken(Law.LEAK, message, growth=growth, times=times)
 
 
-def _after(times: int, work: Callable[[], object]) -> tuple[int, int, int]:
+def _after(times: int, work: Callable[[], object]) -> tuple[int, int, int, int, int]:
     for _ in range(times):
         kind = type(work())
     gc.collect()
-    return sum(type(each) is kind for each in gc.get_objects()), sys.getallocatedblocks(), resident_bytes()
+    instances = sum(type(each) is kind for each in gc.get_objects())
+    return instances, sys.getallocatedblocks(), resident_bytes(), open_descriptors(), running_threads()

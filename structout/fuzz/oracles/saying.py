@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from structout.backend import FORMS
@@ -15,7 +16,7 @@ from structout.result import Err, Ok
 from structout.schema import reachable
 from structout.schema.loading import load_registry, load_schema
 from structout.schema.pointer import resolve
-from structout.spec import Ebnf, GrammarSpec, JsonSchema, Lark, Regex, StructuralTag, spec_to_json
+from structout.spec import Choice, Ebnf, GrammarSpec, JsonSchema, Lark, Regex, StructuralTag, spec_to_json
 
 _INTERNALS: Final = re.compile(
     r"Traceback|0x[0-9a-fA-F]{6,}|(?:^|[\s('\"])/(?:home|usr|root|tmp|build|project|opt)/|\.(?:py|rs|cc|cpp|hpp|h):\d+"
@@ -42,6 +43,26 @@ def check_refusal(error: GrammarError, case: Case) -> None:
         broken(Law.RESULT_DISCIPLINE, "a refusal says neither where nor what to do", error=said)
     if isinstance(case.spec, JsonSchema) and error.pointer is not None and not _is_there(error, case.spec):
         broken(Law.RESULT_DISCIPLINE, "a refusal points to where nothing is", error=said)
+    _check_offset(error, case.spec)
+
+
+def _check_offset(error: GrammarError, spec: GrammarSpec) -> None:
+    """That an offset, if there is one, lies in a text of the spec or right behind it."""
+    longest = max(map(len, _texts(spec)), default=0)
+    if error.offset is not None and not 0 <= error.offset <= longest:
+        broken(Law.RESULT_DISCIPLINE, "an error's offset is outside of the text", error=error.to_json())
+
+
+def _texts(spec: GrammarSpec) -> Sequence[str]:
+    """The texts of a spec that an offset may count in; one inside of a JSON text is no longer than that."""
+    match spec:
+        case JsonSchema(text=text, registry=registry):
+            return [text, *(other for _, other in registry)]
+        case Ebnf(text=text) | Lark(text=text) | StructuralTag(text=text) | Regex(pattern=text):
+            return [text]
+        case Choice(options=options):
+            return options
+    return ()
 
 
 def _is_there(error: GrammarError, spec: JsonSchema) -> bool:
@@ -113,3 +134,5 @@ def _look_at_malformed(bound: BoundBackend) -> None:
             case Err(error) if error.kind not in (ErrorKind.INVALID_SPEC, ErrorKind.UNSUPPORTED):
                 what = f"it answers what is no spec of its kind with {error.kind.value}"
                 broken(Law.RESULT_DISCIPLINE, what, spec=spec_to_json(spec), error=error.to_json(with_detail=True))
+            case Err(error):
+                _check_offset(error, spec)
