@@ -28,7 +28,7 @@ from structout_llguidance.matcher import (
     is_exhausted,
 )
 from structout_llguidance.refusals import refusal
-from structout_llguidance.rules import ALWAYS_FOUND
+from structout_llguidance.rules import ALWAYS_FOUND, ROUNDED_INWARD
 from structout_llguidance.schemas import prepared
 from structout_llguidance.tags import Tag, read_tags
 from structout_llguidance.tokenizer import native_tokenizer
@@ -70,15 +70,16 @@ class LlguidanceBackend:
 
     def _compile_schema(self, spec: JsonSchema, examination: Examination) -> Result[LlguidanceGrammar, GrammarError]:
         source = _source({"json_schema": prepared(spec, examination)})
-        return self._native(spec, source).map(
-            lambda native: LlguidanceGrammar(
-                self._tokenizer,
-                source,
-                native,
-                unenforced=_unenforced(native, examination),
-                narrowed=examination.narrowed,
-            )
-        )
+        match self._native(spec, source):
+            case Err(error):
+                return Err(_of_the_schema(error, examination))
+            case Ok(native):
+                unenforced = _unenforced(native, examination)
+                return Ok(
+                    LlguidanceGrammar(
+                        self._tokenizer, source, native, unenforced=unenforced, narrowed=examination.narrowed
+                    )
+                )
 
     def _compile_tags(self, spec: StructuralTag, tags: Sequence[Tag]) -> Result[LlguidanceGrammar, GrammarError]:
         source = _source({"lark_grammar": tag_grammar(tags)})
@@ -151,6 +152,21 @@ def _source(grammar: Mapping[str, Any]) -> str:
 
 def _all(findings: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
     return tuple(chain.from_iterable(findings))
+
+
+def _of_the_schema(error: GrammarError, examination: Examination) -> GrammarError:
+    """The error about a schema as it was written: that nothing is left between bounds that were moved is no fault of
+    the schema."""
+    moved = next((finding for finding in examination.narrowed if finding.reason == ROUNDED_INWARD), None)
+    if moved is None or error.kind is not ErrorKind.UNSATISFIABLE:
+        return error
+    return GrammarError(
+        kind=ErrorKind.UNSUPPORTED,
+        message=f"{moved.keyword!r} {moved.reason}, and then no value is left",
+        pointer=moved.pointer,
+        keyword=moved.keyword,
+        detail=error.detail,
+    )
 
 
 def _nothing_fits(spec: GrammarSpec) -> GrammarError:

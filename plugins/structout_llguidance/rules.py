@@ -249,6 +249,8 @@ _CONTROL_CHARACTERS: Final = (
     "leaves other names open, so that strings are without control characters other than \\b\\t\\n\\f\\r"
 )
 
+ROUNDED_INWARD: Final = "is rounded inward, to 64 bits"
+
 NARROWED: Final = (
     Rule("properties", _CONTROL_CHARACTERS, when=leaves_names_open),
     Rule("patternProperties", _CONTROL_CHARACTERS, when=all_of(leaves_names_open, without("properties"))),
@@ -257,7 +259,7 @@ NARROWED: Final = (
     Rule("format", "is without encoded names", when=value_is("hostname")),
     Rule("format", "is without quoted names, encoded and long domain names", when=value_is("email")),
     Rule("format", "is without addresses that end like one of IPv4", when=value_is("ipv6", "uri")),
-    *(Rule(keyword, "is rounded inward, to 64 bits", when=value_matches(_leaves_out_integers)) for keyword in BOUNDS),
+    *(Rule(keyword, ROUNDED_INWARD, when=value_matches(_leaves_out_integers)) for keyword in BOUNDS),
     *(
         Rule(keyword, "is without numbers with an exponent, or with fewer decimals than it has itself", when=_AS_NUMBER)
         for keyword in BOUNDS

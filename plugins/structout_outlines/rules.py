@@ -285,7 +285,13 @@ def _is_open(node: Node, _keyword: str) -> bool:
     return dispatch(node.schema) == "properties" and node.keywords.get("additionalProperties") is not False
 
 
+def _is_taken_by_another_dialect(node: Node, _keyword: str) -> bool:
+    keyword = dispatch(node.schema)
+    return keyword is not None and keyword not in node.keywords
+
+
 NARROWED: Final = (
+    Rule("type", "is narrowed by a keyword of another dialect beside it", when=_is_taken_by_another_dialect),
     Rule("properties", "is closed: no other members are written", when=_is_open),
     Rule("prefixItems", "is closed: exactly these items are written", when=_taken_by("prefixItems")),
     Rule("pattern", "has to match the whole string", when=_strings(value_matches(_is_partial))),

@@ -467,6 +467,8 @@ REFUSALS: list[tuple[GrammarSpec, ErrorKind, int | None]] = [
     (schema({"type": "string", "pattern": "[a--b]"}), ErrorKind.UNSUPPORTED, None),
     (schema({"$ref": "urn:a", "$defs": {}}, registry={"urn:a": "{}"}), ErrorKind.UNSUPPORTED, None),
     (schema({"multipleOf": 1_000_003}), ErrorKind.TOO_COMPLEX, None),
+    (schema({"type": "integer", "minimum": 2**53 + 1, "maximum": 2**53 + 3}), ErrorKind.UNSUPPORTED, None),
+    (schema({"type": "integer", "minimum": 3, "maximum": 2}), ErrorKind.UNSATISFIABLE, None),
     (
         schema({"type": "object", "properties": {f"p{number}": {} for number in range(600)}}),
         ErrorKind.TOO_COMPLEX,

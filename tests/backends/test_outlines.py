@@ -17,7 +17,7 @@ from structout import Choice, Err, ErrorKind, GrammarError, JsonSchema, Ok, Poli
 from structout.backend import BitmaskRow
 from structout.constraint import Constraint
 from structout.grammar import BoundBackend, Grammar
-from structout.spec import Escapes, FormatMode, GrammarSpec, KeyOrder, Serialization, Whitespace
+from structout.spec import Dialect, Escapes, FormatMode, GrammarSpec, KeyOrder, Serialization, Whitespace
 from structout.vocabularies import from_gguf
 
 pytest.importorskip("outlines_core")
@@ -315,6 +315,15 @@ def test_what_would_be_written_out_too_long_is_refused_before() -> None:
     for _ in range(110):
         deep = {"anyOf": [deep]}
     assert refused(schema(deep)).kind is ErrorKind.TOO_COMPLEX
+
+
+def test_a_keyword_of_another_dialect_is_listed_where_it_narrows() -> None:
+    value = {"$schema": Dialect.DRAFT_7, "type": "array", "prefixItems": [{"type": "null"}]}
+    grammar = compiled(schema(value))
+    assert not accepts(grammar, "[1]")
+    assert ("type", "") in {(finding.keyword, finding.pointer) for finding in grammar.narrowed}
+    known = compiled(schema({**value, "$schema": Dialect.DRAFT_2020_12}))
+    assert "type" not in {finding.keyword for finding in known.narrowed}
 
 
 def test_white_space() -> None:

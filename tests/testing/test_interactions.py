@@ -1,5 +1,5 @@
-"""The examples where parts of a language meet are right, by those who judge backends; and those that are easily misread,
-by the backends that take them."""
+"""The examples where parts of a language meet are right, by those who judge backends; those that are easily misread, by
+the backends that take them."""
 
 from functools import cache
 
