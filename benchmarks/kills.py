@@ -30,6 +30,7 @@ import typer
 
 from benchmarks.bounds import vocabulary
 from benchmarks.models import ScriptedModel
+from benchmarks.output import show
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.embedded.request import Request
 from engine_adapter.filling.isolation import Isolation
@@ -169,7 +170,7 @@ def figures(plan: Plan) -> dict[str, Any]:
         "tried": sum(_spec(int(number))[0] is not None for number in expected),
         "first_failed": sum(not isinstance(end, Finished) for end in expected.values()),
         "lost": len(expected) - len(ends),
-        "failed": Counter(end.error.kind.value for end in failed.values()),
+        "failed": dict(Counter(end.error.kind.value for end in failed.values())),
         "wrong": len(wrong),
     }
 
@@ -182,12 +183,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Prints what became of requests whose processes somebody killed."""
-    found = figures(Plan(seconds, rate, every_s, deadline_s))
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    for name, value in found.items():
-        typer.echo(f"{name}: {dict(value) if isinstance(value, Counter) else value}")
+    show(figures(Plan(seconds, rate, every_s, deadline_s)), as_json=as_json)
 
 
 if __name__ == "__main__":

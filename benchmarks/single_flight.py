@@ -11,8 +11,6 @@ outlines, which is named, takes a while for it. The figures:
 The vocabulary is SmolLM2's.
 """
 
-import json
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,12 +20,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from benchmarks.bounds import vocabulary
+from benchmarks.output import show
 from structout import hookimpl
 from structout.compile import CompileService, PendingGrammar
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
 from structout.grammar import Grammar
 from structout.hookspecs import CompileEvent
+from structout.processes.usage import cpu_seconds
 from structout.result import Ok
 from structout.spec import Regex
 
@@ -65,14 +65,6 @@ def _seconds_until(condition: Callable[[], bool], longest_s: float = 10.0) -> fl
     return time.monotonic() - began
 
 
-def _is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 def _stopped_s(service: CompileService, sandbox: Sandbox, count: int, number: int) -> float:
     """Seconds from the last cancellation to the worker's end."""
     sandbox.wait_until_full()
@@ -81,7 +73,7 @@ def _stopped_s(service: CompileService, sandbox: Sandbox, count: int, number: in
     time.sleep(1.0)  # it computes by now
     for pending in pendings:
         pending.cancel()
-    return _seconds_until(lambda: _is_gone(worker))
+    return _seconds_until(lambda: cpu_seconds(worker) is None)
 
 
 def figures(registry: Registry, counter: Counter, count: int) -> dict[str, Any]:
@@ -114,12 +106,7 @@ def main(
 ) -> None:
     """Prints what became of equal requests."""
     counter = Counter()
-    found = figures(discover(plugins={"counter": counter}), counter, count)
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    for name, value in found.items():
-        typer.echo(f"{name}: {value}")
+    show(figures(discover(plugins={"counter": counter}), counter, count), as_json=as_json)
 
 
 if __name__ == "__main__":

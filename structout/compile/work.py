@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -34,6 +34,8 @@ from structout.result import Err, Ok, Result
 from structout.spec import Choice, GrammarSpec
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 HEAVY_FACTOR: Final = 8
 """A spec is HEAVY if it is more than so many times over a bound of plain specs: where the cost grows with the square of
@@ -132,7 +134,8 @@ class Workshop:
     def _measured_elsewhere(self, job: Job) -> GrammarError | None:
         """Has a job's spec measured in the sandbox; why that failed if it did."""
         assert self._sandbox is not None, "without one nothing is measured"
-        match self._sandbox.measure(job.spec, stop=job.stop, due=job.due):
+        sandbox = self._sandbox
+        match _asked(job, lambda due: sandbox.measure(job.spec, stop=job.stop, due=due)):
             case Err(error):
                 return error
             case Ok(measures):
@@ -174,16 +177,12 @@ class Workshop:
     def _tried(self, job: Job, backend: str | None) -> Done:
         """Compiles a risky spec once it came through the sandbox."""
         assert self._sandbox is not None, "without one everything is plain"
-        while True:
-            last, now = job.due, time.monotonic()
-            due = now + SANDBOX_SHARE * (last - now)
-            match self._sandbox.run(job.spec, backend=backend, stop=job.stop, due=due):
-                case Ok(tried):
-                    return self._through(job, tried)
-                case Err(error) if job.due > last and time.monotonic() >= due:
-                    continue  # it ran out of time, but who came meanwhile waits for longer
-                case Err(error):
-                    return Done(error.backend or backend, Err(error), RiskClass.RISKY)
+        sandbox = self._sandbox
+        match _asked(job, lambda due: sandbox.run(job.spec, backend=backend, stop=job.stop, due=due)):
+            case Ok(tried):
+                return self._through(job, tried)
+            case Err(error):
+                return Done(error.backend or backend, Err(error), RiskClass.RISKY)
 
     def _through(self, job: Job, tried: Tried) -> Done:
         """Compiles a spec that came through the sandbox: elsewhere if that is wanted, else here."""
@@ -200,6 +199,17 @@ class Workshop:
     def backend(self, backend: str) -> Result[BoundBackend, GrammarError]:
         """The backend of that id, started now if it is not yet."""
         return self._registry.find(backend).and_then(self._backends.bind)
+
+
+def _asked(job: Job, ask: Callable[[float], Result[T, GrammarError]]) -> Result[T, GrammarError]:
+    """What the sandbox answers by the time that it is told, which is before the last waiter of a job leaves. It is
+    asked again if it ran out of that time, and who came meanwhile waits for longer."""
+    while True:
+        last, now = job.due, time.monotonic()
+        due = now + SANDBOX_SHARE * (last - now)
+        answer = ask(due)
+        if isinstance(answer, Ok) or job.due <= last or time.monotonic() < due:
+            return answer
 
 
 def _describe(span: Span, done: Done | Lane) -> None:

@@ -73,10 +73,12 @@ class Ended:
 
 def _give_way(pid: int) -> None:
     """Lets a process have what others leave of the processors, and on Linux have it taken away as soon as they want it:
-    a low priority alone would let it use up its slice of some milliseconds first."""
-    os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    a low priority alone would let it use up its slice of some milliseconds first. As far as this process may do so."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
     if sys.platform == "linux":
-        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 class LineProcess:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Final, Never
 
 import attrs
 import pytest
@@ -17,39 +17,36 @@ from structout.discovery import discover
 from structout.fuzz.vocabulary import small_vocabulary
 from structout.processes import LineProcess, Stop
 from structout.processes.lines import NICENESS
+from structout.processes.usage import open_descriptors
 from tests.compile.hazards import HazardsPlugin, mark
 from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made_fifo, run
 
 CRASHES: Final = 8
 
 
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_crashes_leave_no_descriptor_and_no_zombie(make: Make, tmp_path: Path) -> None:
     sandbox, path = make(), tmp_path / "mark"
     assert sandbox.wait_until_full()
-    before = open_files()
+    before = open_descriptors()
     for _ in range(CRASHES):
         assert run(sandbox, "abort", mark(path)).error.kind is ErrorKind.BACKEND_FAILURE  # type: ignore[union-attr]
     # The replacement is there only when the last crash is cleared away.
     assert isinstance(run(sandbox, "no"), Ok)
     assert sandbox.lost == CRASHES
-    assert open_files() == before
+    assert open_descriptors() == before
     pids = [int(line) for line in path.read_text().splitlines()]
     assert len(pids) == CRASHES
     assert all(map(is_gone, pids))
 
 
 def test_closing_leaves_no_descriptor_no_thread_and_no_process(make: Make) -> None:
-    files, threads = open_files(), threading.active_count()
+    files, threads = open_descriptors(), threading.active_count()
     sandbox = make(workers=3)
     assert sandbox.wait_until_full()
     pids = sandbox.pids()
     sandbox.close()
     sandbox.close()
-    assert (open_files(), threading.active_count()) == (files, threads)
+    assert (open_descriptors(), threading.active_count()) == (files, threads)
     assert all(map(is_gone, pids))
 
 
@@ -62,6 +59,15 @@ def test_workers_are_nice_to_this_process_in_whose_session_they_stay(make: Make)
         assert os.sched_getscheduler(pid) == os.SCHED_IDLE
     assert os.getsid(pid) == os.getsid(0)
     assert os.getpgid(pid) == pid
+
+
+def test_where_no_priority_may_be_changed_workers_run_all_the_same(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Never:
+        raise PermissionError("not here")
+
+    for name in ("setpriority", "sched_setscheduler"):
+        monkeypatch.setattr(os, name, refuse, raising=False)
+    assert isinstance(run(make(), "no"), Ok)
 
 
 ENGINE: Final = """

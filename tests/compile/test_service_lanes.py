@@ -12,7 +12,7 @@ from hypothesis import given
 from structout import Choice, Err, ErrorKind, Regex, Result
 from structout.compile import CompileService, PendingGrammar
 from structout.compile.lanes import SHARE, FairQueue, Lane, sandbox_lanes
-from structout.compile.risk import Measure, Risk, RiskClass
+from structout.compile.risk import Measure, Measures, Risk, RiskClass
 from structout.compile.sandbox import Tried
 from structout.compile.work import HEAVY_FACTOR, lane_of
 from structout.discovery import discover
@@ -201,15 +201,24 @@ class ShortOfTime(HeldSandbox):
         time.sleep(max(0.0, due - time.monotonic()))
         return Err(GrammarError(kind=ErrorKind.TIMED_OUT, message="out of time"))
 
+    def measure(self, spec: GrammarSpec, *, stop: Stop, due: float) -> Result[Measures, GrammarError]:
+        tried = self.run(Choice(("measured",)), backend=None, stop=stop, due=due)
+        return tried.and_then(lambda _: super(ShortOfTime, self).measure(spec, stop=stop, due=due))
 
-def test_who_joins_late_and_waits_longer_has_its_own_time() -> None:
+
+@pytest.mark.parametrize(
+    ("spec", "end"),
+    [(moderate("m"), None), (Regex("(" * 100_000 + ")" * 100_000), ErrorKind.TOO_COMPLEX)],
+    ids=["tried", "measured"],
+)
+def test_who_joins_late_and_waits_longer_has_its_own_time(spec: GrammarSpec, end: ErrorKind | None) -> None:
     sandbox = ShortOfTime()
     service = made(sandbox)
-    first = service.submit(moderate("m"), backend="trie", deadline_s=2.0)
+    first = service.submit(spec, backend="trie", deadline_s=2.0)
     sandbox.wait_for(1)
-    second = service.submit(moderate("m"), backend="trie", deadline_s=WAIT_S)
+    second = service.submit(spec, backend="trie", deadline_s=WAIT_S)
     sandbox.opened.set()
-    assert kind(second) is None
-    assert kind(first) in (None, ErrorKind.TIMED_OUT)
+    assert kind(second) is end
+    assert kind(first) in (end, ErrorKind.TIMED_OUT)
     assert sandbox.due[1] > sandbox.due[0]
     service.close()

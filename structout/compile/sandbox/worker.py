@@ -53,8 +53,7 @@ def main() -> None:
     lines.write({"ready": True})
     for job in questions:
         say = functools.partial(_say, lines, job["job"])
-        answer = bench.try_out(job, say) if "walks" in job else bench.measure(job)
-        say(answer.to_json())
+        say(bench.do(job, say).to_json())
 
 
 def _say(lines: Lines, job: int, said: Mapping[str, Any]) -> None:
@@ -88,22 +87,22 @@ class Bench:
         self._resident = resident_bytes()
         self._is_worn = False
 
-    def measure(self, job: Mapping[str, Any]) -> Answer[Measured]:
-        """How big the spec of a job is."""
-        limit_cpu(self._limits.cpu_s)
-        limit_memory(self._limits.memory_bytes)
-        return Answer(Ok(Measured(measures_of(spec_from_json(job["spec"]), BOUNDS))), is_last=False)
-
-    def try_out(self, job: Mapping[str, Any], say: Say) -> Answer[Tried]:
+    def do(self, job: Mapping[str, Any], say: Say) -> Answer[Tried] | Answer[Measured]:
         """What comes of a job. Raises nothing.
 
         Args:
-            job: ``spec``, ``backend``, and ``walks``: the arguments of `Walker.walk`.
+            job: ``spec``, which is measured; or is tried if there are ``backend`` and ``walks``, the arguments of
+                `Walker.walk`.
             say: passes on what is to be known before.
         """
         limit_cpu(self._limits.cpu_s)
         limit_memory(self._limits.memory_bytes)
         spec = spec_from_json(job["spec"])
+        if "walks" not in job:
+            return Answer(Ok(Measured(measures_of(spec, BOUNDS))), is_last=False)
+        return self._try(spec, job, say)
+
+    def _try(self, spec: GrammarSpec, job: Mapping[str, Any], say: Say) -> Answer[Tried]:
         try:
             _, result = try_candidates(
                 spec, self._registry, job["backend"], lambda candidate: self._attempt(candidate, spec, job, say)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from structout.fuzz.law import Law, broken
+from structout.fuzz.oracles.second import second
 from structout.fuzz.probe import Probed
 from structout.fuzz.trial import Trial
 from structout.grammar import BoundBackend
@@ -55,12 +56,7 @@ def _wide(bound: BoundBackend) -> _Wide:
     vocabulary = _widened(bound.vocabulary, own.tolist())
     copies = np.arange(bound.vocabulary.size)
     copies[own] = vocabulary.size - own.size + np.arange(own.size)
-    match BoundBackend.create(bound.info, bound.distribution, vocabulary):
-        case Ok(wide):
-            return _Wide(wide, own, copies)
-        case Err(error):
-            message = f"it cannot be started for a vocabulary of {vocabulary.size} tokens"
-            return broken(Law.RESULT_DISCIPLINE, f"{message}: {error.detail or error.message}")
+    return _Wide(second(bound, vocabulary, f"for a vocabulary of {vocabulary.size} tokens"), own, copies)
 
 
 def _widened(small: Vocabulary, own: list[int]) -> Vocabulary:

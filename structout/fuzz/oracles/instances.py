@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from structout.fuzz.law import Law, broken
+from structout.fuzz.oracles.second import second
 from structout.fuzz.oracles.state import same_state
 from structout.fuzz.probe import Probe, Probed
 from structout.fuzz.siblings import siblings, variants
@@ -58,12 +59,7 @@ class _Twin:
 @functools.lru_cache(maxsize=4)
 def _twin_of(bound: BoundBackend) -> _Twin:
     vocabulary, ids = renumbered(bound.vocabulary)
-    match BoundBackend.create(bound.info, bound.distribution, vocabulary):
-        case Ok(twin):
-            return _Twin(twin, ids)
-        case Err(error):
-            message = f"it cannot be started for a second vocabulary: {error.detail or error.message}"
-            return broken(Law.RESULT_DISCIPLINE, message)
+    return _Twin(second(bound, vocabulary, "for a second vocabulary"), ids)
 
 
 def _agree(trial: Trial, other: Probed, ids: npt.NDArray[np.intp]) -> None:

@@ -5,6 +5,7 @@ import functools
 from structout.backend import CompiledGrammar, SupportsDeserialization, SupportsSerialization
 from structout.errors import GrammarError
 from structout.fuzz.law import Law, broken
+from structout.fuzz.oracles.second import second
 from structout.fuzz.oracles.state import same_state
 from structout.fuzz.probe import Probed, call
 from structout.fuzz.tokenizations import as_bytes
@@ -53,8 +54,4 @@ def _loaded(trial: Trial) -> Probed | None:
 @functools.lru_cache(maxsize=1)
 def _another(bound: BoundBackend) -> BoundBackend:
     """A second instance for the same vocabulary."""
-    match BoundBackend.create(bound.info, bound.distribution, bound.vocabulary):
-        case Ok(another):
-            return another
-        case Err(error):
-            return broken(Law.RESULT_DISCIPLINE, f"it cannot be started twice: {error.detail or error.message}")
+    return second(bound, bound.vocabulary, "twice")
