@@ -17,6 +17,7 @@ ends with another character than the marker, so nothing but itself can be its ma
 """
 
 from collections.abc import Iterable
+from random import Random
 from typing import Final
 
 from outlines_core import Index
@@ -42,13 +43,15 @@ MAX_TRANSITIONS: Final = 100_000_000
 
 _BYTES_END: Final = 256
 _TRANSITION_BYTES: Final = 14
-_SAMPLED_STATES: Final = 16
+_SAMPLED_STATES: Final = 64
+_SAMPLED_SHARE: Final = 16
 
 
 class Builder:
     """Builds indexes for one vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        self._fingerprint = vocabulary.fingerprint
         self._padded_size = vocabulary.padded_size
         text = vocabulary.ids(TokenKind.TEXT, TokenKind.ADDED)
         ids = _ids_by_text((token, vocabulary.token(token)) for token in text)
@@ -75,13 +78,15 @@ class Builder:
         return Ok(self._grammar(index, first, states))
 
     def _grammar(self, index: Index, first: int, states: list[int]) -> OutlinesGrammar:
-        sample = states[:: -(-len(states) // _SAMPLED_STATES)]
-        transitions = sum(len(index.get_allowed_tokens(state) or ()) for state in sample) * len(states) // len(sample)
+        # At random: of the states in their order, every n-th may lie in the middle of a character.
+        count = min(len(states), max(_SAMPLED_STATES, len(states) // _SAMPLED_SHARE))
+        sample = Random(0).sample(states, count)
+        transitions = sum(len(index.get_allowed_tokens(state) or ()) for state in sample) * len(states) // count
         return OutlinesGrammar(
             index=index,
             first=first,
+            vocabulary=self._fingerprint,
             padded_size=self._padded_size,
-            end=self._padded_size,
             unenforced=(),
             narrowed=(),
             size_bytes=transitions * _TRANSITION_BYTES,
@@ -124,7 +129,7 @@ def _states(index: Index, *, limit: int) -> list[int] | GrammarError:
         if following.keys() == {_BYTES_END} and not index.is_final_state(following[_BYTES_END]):
             message = "The pattern asks for U+0000, which outlines cannot write."
             return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message)
-        new = {following[byte] for byte in following if byte < _BYTES_END} - seen
+        new = set(following.values()) - seen - {None}
         seen |= new
         states += new
         if len(states) > limit:

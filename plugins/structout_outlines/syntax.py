@@ -65,7 +65,8 @@ class Pattern:
     """A pattern that can stand inside of a group.
 
     Attributes:
-        text: without the anchors at the ends of its alternatives, which a whole match makes redundant.
+        text: without the anchors at the ends of its alternatives, which a whole match makes redundant; and without
+            U+0000 in what means nearly any character, where no flag may have changed what that is.
         size: about how many states it has, if determinizing it does not multiply them.
     """
 
@@ -87,7 +88,9 @@ def read(pattern: str) -> Result[Pattern, GrammarError]:
             return Err(invalid("a '[' is not closed", token.offset))
     if depth:
         return Err(invalid("a '(' is not closed", len(pattern)))
-    return Ok(Pattern("".join(token.text for token in tokens), _size(tokens)))
+    has_flags = any(token.kind == "open" and token.text.endswith(":") and token.text != "(?:" for token in tokens)
+    texts = (token.text if has_flags else _without_marker(token) for token in tokens)
+    return Ok(Pattern("".join(texts), _size(tokens)))
 
 
 def invalid(reason: str, offset: int | None = None) -> GrammarError:
@@ -143,6 +146,16 @@ def _unanchored(tokens: list[Token]) -> list[Token]:
         if not redundant:
             kept.append(token)
     return kept
+
+
+def _without_marker(token: Token) -> str:
+    """The token's text without U+0000, which no text has here. Were it left in, the automaton would go on behind every
+    end as if that had been a character: 24,158 states instead of 961 for ``(.{1,30}){1,4}``."""
+    if token.text == "." and token.kind == "char":
+        return r"[^\n\x00]"
+    if (token.kind == "class" and token.text.startswith("[^")) or re.fullmatch(r"\\[DSW]|\\P.*", token.text):
+        return rf"[{token.text}&&[^\x00]]"
+    return token.text
 
 
 def _size(tokens: list[Token]) -> int:
