@@ -84,7 +84,7 @@ def _outlines(tokens: Vocabulary) -> Iterator[dict[str, Any]]:
             pattern,
             lambda pattern=pattern: outlines_core.Index(pattern, native),  # type: ignore[misc]
             lambda index: bytes(index.__reduce__()[1][0]),
-            lambda data: outlines_core.Index.from_binary(list(data)),
+            outlines_core.Index.from_binary,
         )
 
 

@@ -1,15 +1,27 @@
 """A plugin's backend and its compiled grammars behind a guard: whatever a plugin does comes out as a `Result`."""
 
+import logging
 from collections.abc import Sequence
 
 import attrs
 
-from structout.backend import Backend, BackendInfo, CompiledGrammar, Finding, Matcher, SupportsBatchFill
+from structout.backend import (
+    Backend,
+    BackendInfo,
+    CompiledGrammar,
+    Finding,
+    Matcher,
+    SupportsBatchFill,
+    SupportsDeserialization,
+    SupportsSerialization,
+)
 from structout.constraint import Activation, AfterTokens, AtOffset, Constraint
 from structout.errors import ErrorKind, GrammarError, describe_exception, reraise_users_interrupt
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, Policy
 from structout.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
 
 
 @attrs.frozen(eq=False)
@@ -69,7 +81,19 @@ class BoundBackend:
             reraise_users_interrupt(exc)
             return Err(self.failure("it failed to compile this grammar", exc))
 
-    def _checked(self, spec: GrammarSpec, result: object) -> "Result[Grammar, GrammarError]":
+    def load(self, spec: GrammarSpec, data: bytes) -> "Result[Grammar, GrammarError]":
+        """A spec's grammar from what `Grammar.serialize` made of it, with the same checks as if it was compiled."""
+        backend: object = self.backend
+        try:
+            if isinstance(backend, SupportsDeserialization):
+                return self._checked(spec, backend.deserialize(data), "deserialize")
+            return Err(self.failure("it cannot load grammars", "it has no deserialize()"))
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+            return Err(self.failure("it failed to load this grammar", exc))
+
+    def _checked(self, spec: GrammarSpec, result: object, call: str = "compile") -> "Result[Grammar, GrammarError]":
+        what = f"it failed to {call} this grammar"
         match result:
             case Err(GrammarError() as error):
                 return Err(self._signed(error))
@@ -77,8 +101,8 @@ class BoundBackend:
                 findings = _findings(compiled.unenforced), _findings(compiled.narrowed)
                 return self._kept(Grammar(spec, self, compiled, *findings))
             case Ok(value) | Err(value):
-                return Err(self.failure("it failed to compile this grammar", _wrong_type("compile", value)))
-        return Err(self.failure("it failed to compile this grammar", _wrong_type("compile", result)))
+                return Err(self.failure(what, _wrong_type(call, value)))
+        return Err(self.failure(what, _wrong_type(call, result)))
 
     def _kept(self, grammar: "Grammar") -> "Result[Grammar, GrammarError]":
         """``grammar``, or a refusal if it deviates from the spec in a way that its policy rules out."""
@@ -120,6 +144,19 @@ class Grammar:
     @property
     def vocabulary(self) -> Vocabulary:
         return self.backend.vocabulary
+
+    def serialize(self) -> bytes | None:
+        """What `BoundBackend.load` makes this grammar of again, for the same spec and vocabulary; None if the backend
+        has no such way, or it fails."""
+        try:
+            if not isinstance(self.backend.backend, SupportsDeserialization):
+                return None
+            data: object = self.compiled.serialize() if isinstance(self.compiled, SupportsSerialization) else None
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+            logger.exception("a grammar of %s cannot be serialized", self.backend.id)
+            return None
+        return data if isinstance(data, bytes) else None
 
     def start(
         self,

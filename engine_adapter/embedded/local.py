@@ -10,7 +10,7 @@ from engine_adapter.embedded.engine import Engine
 from engine_adapter.embedded.pretrained import Loaded, Progress, load
 from engine_adapter.filling.isolation import Isolation
 from engine_adapter.filling.risky import RiskyGrammars
-from structout.compile import CompileService
+from structout.compile import CompileService, GrammarStore
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
 from structout.vocabularies import from_huggingface
@@ -57,6 +57,7 @@ def open_local(
     device: str = "cpu",
     registry: Registry | None = None,
     sandbox_workers: int = 0,
+    store: GrammarStore | None = None,
     mask_budget_s: float = 0.05,
     max_misses: int = 8,
     progress: Progress | None = None,
@@ -72,6 +73,7 @@ def open_local(
         registry: the backends; those that are installed when not given. With a sandbox they have to be installed.
         sandbox_workers: how many processes try risky grammars; those that prove slow get processes of their own then.
             With 0 every grammar is compiled in this process.
+        store: keeps grammars on disk for the next start, those that are quicker to read than to compile.
         mask_budget_s, max_misses: see `Engine`.
         progress: called as loading goes on.
 
@@ -86,7 +88,8 @@ def open_local(
     registry = registry or discover()
     sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers) if sandbox_workers else None
     isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
-    service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolation.compile if isolation else None)
+    isolate = isolation.compile if isolation else None
+    service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolate, store=store)
     engine = Engine(loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses)
     for backend, registered in registry.backends.items():
         if not registered.info.by_name_only:

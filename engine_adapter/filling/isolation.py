@@ -21,8 +21,8 @@ class Isolation:
         make: makes the `RiskyGrammars` of the backend with an id: what they are made with is set there.
         slow_fill_s: a grammar whose slowest fill took longer when it was tried gets a process; 0 for every grammar
             that had to be tried.
-        slow_compile_s: so does one that took longer to compile, if there is room; else this process compiles it once
-            more.
+        slow_compile_s: so does one that took longer to compile, if there is room and it has to be compiled again; else
+            this process does that.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class Isolation:
             stop: ends this call with CANCELLED when it is set.
         """
         is_slow_to_fill = tried.slowest_fill_s > self._slow_fill_s
-        if not is_slow_to_fill and tried.compile_s <= self._slow_compile_s:
+        is_slow_to_get = tried.compile_s > self._slow_compile_s and tried.data is None
+        if not (is_slow_to_fill or is_slow_to_get):
             return None
         key = tried.backend, spec.key
         if (in_use := self._in_use.get(key)) is not None:

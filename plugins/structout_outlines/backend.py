@@ -23,6 +23,7 @@ class OutlinesBackend:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
         self._builder = Builder(vocabulary)
 
     def compile(self, spec: GrammarSpec) -> Result[OutlinesGrammar, GrammarError]:
@@ -36,6 +37,10 @@ class OutlinesBackend:
             case _:
                 message = f"outlines has no {spec.kind} grammars."
                 return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message))
+
+    def deserialize(self, data: bytes) -> Result[OutlinesGrammar, GrammarError]:
+        """A grammar that this library has compiled for this vocabulary; reading takes a tenth of the time or less."""
+        return OutlinesGrammar.deserialize(data, self._vocabulary)
 
     def _json_schema(self, spec: JsonSchema) -> Result[OutlinesGrammar, GrammarError]:
         match to_regex(spec).and_then(read).and_then(self._builder.build):

@@ -1,13 +1,17 @@
 """A compiled grammar and its matchers: walks over an index of states that all sequences share."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 from outlines_core import Index
 
 from structout.backend import BitmaskRow, Finding, Status
-from structout.vocabulary import bitmask_width
+from structout.errors import GrammarError
+from structout.result import Result
+from structout.vocabulary import Vocabulary, bitmask_width
+from structout_outlines.saving import packed, unpacked
 
 
 @attrs.define(eq=False)
@@ -18,22 +22,57 @@ class OutlinesGrammar:
     an eighth of a byte for each.
 
     Attributes:
-        index: transitions by state and token; `end` is the token of the marker.
-        padded_size: columns of the logits.
+        index: transitions by state and token.
         first: the state of the empty text.
-        end: token id of the end marker; no id of the model's, and followed by two more.
+        vocabulary: fingerprint of the vocabulary.
+        padded_size: columns of the logits.
         unenforced, narrowed: see `structout.backend.CompiledGrammar`.
         size_bytes: about what the index holds.
     """
 
     index: Index
     first: int
+    vocabulary: str
     padded_size: int
-    end: int
     unenforced: tuple[Finding, ...]
     narrowed: tuple[Finding, ...]
     size_bytes: int
     _rows: dict[int, BitmaskRow] = attrs.field(init=False, factory=dict, repr=False)
+
+    @property
+    def end(self) -> int:
+        """Token id of the end marker: the first that is none of the model's."""
+        return self.padded_size
+
+    def serialize(self) -> bytes:
+        """What `deserialize` reads."""
+        _, (index,) = self.index.__reduce__()
+        said = {
+            "first": self.first,
+            "size_bytes": self.size_bytes,
+            "unenforced": [attrs.asdict(finding) for finding in self.unenforced],
+            "narrowed": [attrs.asdict(finding) for finding in self.narrowed],
+        }
+        return packed(bytes(index), said, vocabulary=self.vocabulary)
+
+    @classmethod
+    def deserialize(cls, data: bytes, vocabulary: Vocabulary) -> "Result[OutlinesGrammar, GrammarError]":
+        """The grammar that was serialized, for the same vocabulary."""
+        return unpacked(data, vocabulary=vocabulary.fingerprint).map(
+            lambda parts: cls._read(*parts, vocabulary=vocabulary)
+        )
+
+    @classmethod
+    def _read(cls, index: bytes, said: dict[str, Any], *, vocabulary: Vocabulary) -> "OutlinesGrammar":
+        return cls(
+            index=Index.from_binary(index),
+            first=said["first"],
+            vocabulary=vocabulary.fingerprint,
+            padded_size=vocabulary.padded_size,
+            unenforced=tuple(Finding(**finding) for finding in said["unenforced"]),
+            narrowed=tuple(Finding(**finding) for finding in said["narrowed"]),
+            size_bytes=said["size_bytes"],
+        )
 
     def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> "OutlinesMatcher":
         """A matcher in the first state. Rollback is unlimited: it keeps one integer a token."""

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import attrs
+
 from structout.compile.arguments import is_duration, wrong_argument
 from structout.compile.backends import BoundBackends
 from structout.compile.cache import ResultCache
@@ -25,6 +27,7 @@ from structout.compile.lanes import Lane, sandbox_lanes
 from structout.compile.risk import RiskClass
 from structout.compile.sandbox import Sandbox
 from structout.compile.sandbox.installed import versions
+from structout.compile.store import GrammarStore
 from structout.compile.work import Done, Isolate, Workshop
 from structout.discovery import Registry
 from structout.errors import GrammarError
@@ -59,6 +62,7 @@ class CompileService:
         sandbox: tries risky specs; belongs to the caller. Without one, every spec is compiled here at once.
         isolate: compiles what came through the sandbox elsewhere, or leaves it to this process by returning None:
             `engine_adapter.filling.isolation.Isolation.compile`. Grammars from there are not cached.
+        store: keeps grammars on disk, those that came through the sandbox and can be read again.
         threads: how many specs compile at the same time, those in the sandbox aside.
         max_queue: how many jobs of a lane may be unfinished, of which a tenant may have a quarter; more are refused
             with OVERLOADED.
@@ -78,6 +82,7 @@ class CompileService:
         *,
         sandbox: Sandbox | None = None,
         isolate: Isolate | None = None,
+        store: GrammarStore | None = None,
         threads: int = 2,
         max_queue: int = 1024,
         cache_entries: int = 256,
@@ -95,7 +100,8 @@ class CompileService:
         self._installed = versions(registry)
         self._all_installed = json.dumps(self._installed, sort_keys=True)
         self._jobs = Jobs(max_queue, ResultCache(cache_entries, cache_bytes))
-        self._workshop = Workshop(registry, BoundBackends(vocabulary), sandbox, isolate, tracer)
+        self._store = store
+        self._workshop = Workshop(registry, BoundBackends(vocabulary), sandbox, isolate, store, tracer)
         self._deadlines = Deadlines()
         for number in range(threads):
             self._start_thread(f"quick-{number}", itertools.repeat((Lane.QUICK,)))
@@ -115,7 +121,7 @@ class CompileService:
 
     def stats(self) -> ServiceStats:
         """What it tells of itself."""
-        return self._jobs.stats()
+        return attrs.evolve(self._jobs.stats(), store_hits=self._store.hits if self._store else 0)
 
     def submit(
         self,
@@ -220,6 +226,8 @@ class CompileService:
             done = Done(job.key.backend, Err(overloaded()), RiskClass.RISKY)
         for waiter in self._jobs.finish(job, done.result, keeps_grammar=not done.is_isolated):
             waiter.settle(done.result)
+        if self._store and done.to_store:
+            self._store.put(job.key, done.to_store)
         event = CompileEvent(
             spec=job.spec,
             backend=done.backend,

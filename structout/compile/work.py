@@ -24,6 +24,7 @@ from structout.compile.risk import (
 )
 from structout.compile.sandbox import Sandbox, Tried
 from structout.compile.sizes import spec_bytes
+from structout.compile.store import GrammarStore, Stored
 from structout.compile.trying import try_candidates
 from structout.discovery import RegisteredBackend, Registry
 from structout.errors import GrammarError
@@ -31,6 +32,7 @@ from structout.grammar import BoundBackend, Grammar
 from structout.observability.tracing import NO_TRACER, Span, Tracer, set_outcome
 from structout.processes import Stop
 from structout.result import Err, Ok, Result
+from structout.selection import rank
 from structout.spec import Choice, GrammarSpec
 
 logger = logging.getLogger(__name__)
@@ -63,12 +65,14 @@ class Done:
         backend: id of the backend that was tried last, or that the request named; None if there is none.
         risk: the spec's class for that backend; None if it was not measured.
         is_isolated: whether the result came from elsewhere, and lives as long as who uses it: no cache keeps it.
+        to_store: the grammar as data, if it is worth keeping for the next start.
     """
 
     backend: str | None
     result: Result[Grammar, GrammarError]
     risk: RiskClass | None = None
     is_isolated: bool = False
+    to_store: Stored | None = None
 
 
 class _BelongsTo(Exception):
@@ -86,6 +90,7 @@ class Workshop:
         backends: the same, for the vocabulary.
         sandbox: where risky specs are tried; without one everything counts as plain.
         isolate: asked for each spec that came through the sandbox.
+        store: asked for each spec first.
         tracer: makes a span of each job.
     """
 
@@ -95,12 +100,14 @@ class Workshop:
         backends: BoundBackends,
         sandbox: Sandbox | None,
         isolate: Isolate | None = None,
+        store: GrammarStore | None = None,
         tracer: Tracer = NO_TRACER,
     ) -> None:
         self._registry = registry
         self._backends = backends
         self._sandbox = sandbox
         self._isolate = isolate
+        self._store = store
         self._tracer = tracer
 
     def first_lane(self, spec: GrammarSpec) -> Lane:
@@ -124,12 +131,29 @@ class Workshop:
     def _do(self, job: Job, backend: str | None) -> Done | Lane:
         if job.lane in (Lane.MODERATE, Lane.HEAVY):
             return self._tried(job, backend)
+        if self._store and (grammar := self._stored(job, self._store)):
+            return Done(grammar.backend.id, Ok(grammar), RiskClass.RISKY)
         if job.lane is Lane.LONG and (error := self._measured_elsewhere(job)):
             return Done(backend, Err(error))
         try:
             return self._here(job, backend)
         except _BelongsTo as elsewhere:
             return elsewhere.lane
+
+    def _stored(self, job: Job, store: GrammarStore) -> Grammar | None:
+        """The grammar that an earlier start has stored, if its backend may still take the spec and can read it."""
+        if (stored := store.get(job.key)) is None:
+            return None
+        ranking = rank(job.spec, self._registry, backend=job.key.backend)
+        if isinstance(ranking, Err) or stored.backend not in (each.info.id for each in ranking.value.candidates):
+            return None
+        match self.backend(stored.backend).and_then(lambda bound: bound.load(job.spec, stored.data)):
+            case Ok(grammar):
+                return attrs.evolve(grammar, is_risky=stored.is_risky)
+            case Err(error):
+                logger.warning("a stored grammar is compiled again: %s: %s", error, error.detail)
+                store.remove(job.key)
+                return None
 
     def _measured_elsewhere(self, job: Job) -> GrammarError | None:
         """Has a job's spec measured in the sandbox; why that failed if it did."""
@@ -187,18 +211,30 @@ class Workshop:
     def _through(self, job: Job, tried: Tried) -> Done:
         """Compiles a spec that came through the sandbox: elsewhere if that is wanted, else here."""
         isolated = self._isolate(job.spec, tried, job.stop) if self._isolate else None
-        result = self._compile(job, tried) if isolated is None else isolated
-        return Done(tried.backend, result, RiskClass.RISKY, is_isolated=isolated is not None)
-
-    def _compile(self, job: Job, tried: Tried) -> Result[Grammar, GrammarError]:
-        """A grammar that came through the sandbox, marked if its masks may take long."""
+        if isolated is not None:
+            return Done(tried.backend, isolated, RiskClass.RISKY, is_isolated=True)
+        # Its masks may take long.
         is_risky = self._risk(job, tried.backend).risk_class is not RiskClass.PLAIN
-        compiled = self.backend(tried.backend).and_then(lambda bound: bound.compile(job.spec))
-        return compiled.map(lambda grammar: attrs.evolve(grammar, is_risky=is_risky))
+        compiled = self.backend(tried.backend).and_then(lambda bound: _read_or_compiled(bound, job.spec, tried.data))
+        result = compiled.map(lambda grammar: attrs.evolve(grammar, is_risky=is_risky))
+        to_store = None
+        if tried.data is not None and isinstance(result, Ok):
+            to_store = Stored(tried.backend, is_risky, tried.data)
+        return Done(tried.backend, result, RiskClass.RISKY, to_store=to_store)
 
     def backend(self, backend: str) -> Result[BoundBackend, GrammarError]:
         """The backend of that id, started now if it is not yet."""
         return self._registry.find(backend).and_then(self._backends.bind)
+
+
+def _read_or_compiled(bound: BoundBackend, spec: GrammarSpec, data: bytes | None) -> Result[Grammar, GrammarError]:
+    if data is not None:
+        match bound.load(spec, data):
+            case Ok() as loaded:
+                return loaded
+            case Err(error):
+                logger.warning("a grammar that was tried is compiled again: %s: %s", error, error.detail)
+    return bound.compile(spec)
 
 
 def _asked(job: Job, ask: Callable[[float], Result[T, GrammarError]]) -> Result[T, GrammarError]:

@@ -96,6 +96,8 @@ class Metrics(Collector):
         yield CounterMetricFamily("structout_cache_misses", "Requests that the cache did not answer.", misses)
         size = sum(stats.cache_bytes for stats in all_stats)
         yield GaugeMetricFamily("structout_cache_bytes", "Bytes that the cache holds.", size)
+        read = sum(stats.store_hits for stats in all_stats)
+        yield CounterMetricFamily("structout_store_hits", "Grammars that were read from disk.", read)
         lost = sum(sandbox.lost for sandbox in self._sandboxes)
         yield CounterMetricFamily("structout_sandbox_restarts", "Workers of the sandbox that were replaced.", lost)
         blocked = sum(len(each) for each in self._blocked)

@@ -60,12 +60,14 @@ class ServiceStats:
         cache_hits: how many requests were answered from the cache so far.
         cache_misses: how many were not.
         cache_bytes: what the cache holds now.
+        store_hits: how many grammars were read from disk so far.
     """
 
     waiting: Mapping[str, int]
     cache_hits: int
     cache_misses: int
     cache_bytes: int
+    store_hits: int = 0
 
 
 class HasBackends(Protocol):

@@ -24,6 +24,7 @@ pytest.importorskip("outlines_core")
 
 from structout_outlines import structout_register_backends
 from structout_outlines.ecma import string_pattern
+from structout_outlines.matcher import OutlinesGrammar
 from structout_outlines.syntax import read
 
 INFO = next(iter(structout_register_backends()))
@@ -194,6 +195,34 @@ def test_states_do_not_multiply_by_where_a_match_could_start() -> None:
     pattern = r"\{" + ",".join(f'"m{number}":{member}' for number in range(30)) + r"\}"
     text = "{" + ",".join(f'"m{number}":"x"' for number in range(30)) + "}"
     assert accepts(compiled(Regex(pattern)), text)
+
+
+def transitions(grammar: Grammar) -> list[int]:
+    """Of each state of a grammar's index, how many there are."""
+    assert isinstance(grammar.compiled, OutlinesGrammar)
+    return [len(following) for following in grammar.compiled.index.get_transitions().values()]
+
+
+@pytest.mark.parametrize("character", [".", "[^a]", r"\S", r"\D", r"\W", r"\PL", "[^a-z[0-9]]"])
+def test_states_do_not_multiply_by_where_the_end_could_be_text(character: str) -> None:
+    """Where the end marker could be a character, the automaton goes on behind every end: a square of the states."""
+    small, large = (len(transitions(compiled(Regex(f"({character}{{1,{n}}}){{1,4}}")))) for n in (4, 8))
+    assert large < 2.2 * small
+
+
+@pytest.mark.parametrize("character", [".", "[^a]", r"\S", r"\D", r"\W", r"\PL", r"(?s:.)", r"(?i:[^A])"])
+def test_nearly_any_character_is_still_any(character: str) -> None:
+    grammar = compiled(Regex(f"{character}b"))
+    texts = ["ab", "Ab", "1b", "\nb", " b", "éb", "\x01b", "\U0001f600b", "-b"]
+    python = re.compile(f"{character}b".replace(r"\PL", r"[^a-zA-Zé]"))
+    assert [accepts(grammar, text) for text in texts] == [bool(python.fullmatch(text)) for text in texts]
+
+
+@pytest.mark.parametrize("pattern", ["[a-z]{1,30}", "(.{1,9}){1,4}", "a", r"\S{3}", '"([^"]|x{20})*"'])
+def test_the_size_is_about_what_the_index_holds(pattern: str) -> None:
+    grammar = compiled(Regex(pattern))
+    assert isinstance(grammar.compiled, OutlinesGrammar)
+    assert 0.5 < grammar.compiled.size_bytes / (14 * sum(transitions(grammar))) < 1.5
 
 
 @settings(max_examples=40)

@@ -8,10 +8,22 @@ import inspect
 from collections.abc import Iterator
 from types import MappingProxyType, ModuleType
 
-from tests.mutants import batches, compiles, ends, languages, meetings, moves, readings, resources, rows, tokens
+from tests.mutants import (
+    batches,
+    compiles,
+    ends,
+    keeping,
+    languages,
+    meetings,
+    moves,
+    readings,
+    resources,
+    rows,
+    tokens,
+)
 from tests.mutants.wrapping import Mutant, PassBackend, PassGrammar, PassMatcher, make
 
-MODULES = (rows, moves, ends, tokens, batches, languages, meetings, readings, compiles, resources)
+MODULES = (rows, moves, ends, tokens, batches, languages, meetings, readings, compiles, keeping, resources)
 
 
 def mutants_of(module: ModuleType) -> Iterator[Mutant]:

@@ -6,84 +6,27 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import attrs
 
 from structout import (
     Choice,
-    Ebnf,
     Err,
     ErrorKind,
     Finding,
     GrammarError,
     GrammarSpec,
-    JsonSchema,
     Ok,
     Policy,
     Regex,
     Result,
     Status,
-    Vocabulary,
 )
-from structout.backend import Backend, BitmaskRow, CompiledGrammar
-from structout.spec import FormatMode, spec_from_json, spec_to_json
+from structout.backend import BitmaskRow, CompiledGrammar
 from tests.mutants.wrapping import FullMatcher, PassBackend, PassGrammar, PassMatcher, SchemaEditor, put
 
 Compiled = Result[CompiledGrammar, GrammarError]
-
-
-class _Caches(PassBackend, abc.ABC):
-    """Keeps what it has compiled, by a key that says too little."""
-
-    def __init__(self, inner: Backend, vocabulary: Vocabulary) -> None:
-        super().__init__(inner, vocabulary)
-        self._known: dict[object, Compiled] = {}
-
-    @abc.abstractmethod
-    def key(self, spec: GrammarSpec) -> object:
-        """What it takes for the whole of a spec."""
-
-    def compile(self, spec: GrammarSpec) -> Compiled:
-        key = self.key(spec)
-        if key not in self._known:
-            self._known[key] = super().compile(spec)
-        return self._known[key]
-
-
-def language_of(spec: GrammarSpec) -> str:
-    """The text of a spec, without what else it asks for."""
-    data = spec_to_json(spec)
-    fields = ("text", "pattern", "options", "serialization")
-    return f"{spec.kind} {next(data[name] for name in fields if name in data)}"
-
-
-class CachesByLength(_Caches):
-    """The cache takes specs of the same length for the same."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return len(language_of(spec))
-
-
-class CachesByBeginning(_Caches):
-    """The cache takes specs for the same that begin with the same 24 characters and end with the same 4."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return language_of(spec)[:24], language_of(spec)[-4:]
-
-
-class CachesByText(_Caches):
-    """The cache knows the text of a spec only: not its serialization, format mode or policy."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return language_of(spec)
-
-
-class CachesBySortedText(_Caches):
-    """The cache takes schemas for the same whose members and items are the same in another order."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return "".join(sorted(language_of(spec)))
 
 
 class RaisesARefusal(PassBackend):
@@ -245,38 +188,6 @@ class RefusesEverything(PassBackend):
         return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, hint="use another backend"))
 
 
-class CachesForAnyVocabulary(PassBackend):
-    """The cache belongs to the module, and does not know for which vocabulary a grammar is."""
-
-    kept: ClassVar[dict[GrammarSpec, Compiled]] = {}
-
-    def compile(self, spec: GrammarSpec) -> Compiled:
-        if spec not in self.kept:
-            self.kept[spec] = super().compile(spec)
-        return self.kept[spec]
-
-
-class CachesByEnd(_Caches):
-    """The cache takes specs for the same that are as long and end with the same 48 characters."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return len(language_of(spec)), language_of(spec)[-48:]
-
-
-class CachesWithoutCase(_Caches):
-    """The cache makes no difference between small and capital letters."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return repr(spec).lower()
-
-
-class CachesWithoutBlanks(_Caches):
-    """The cache ignores all white space, in strings too."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return "".join(repr(spec).split())
-
-
 class PointsNowhere(_Errs):
     """A refusal points to where nothing is, and names a keyword that is not there."""
 
@@ -361,76 +272,6 @@ class _NarrowsWhiteSpace(PassGrammar):
         return (*super().narrowed, Finding("", "whitespace", "is one space at most"))
 
 
-class CachesByValue(_Caches):
-    """The cache takes schemas for the same that are equal as Python's values, in which true is 1."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        if not isinstance(spec, JsonSchema):
-            return spec
-        return attrs.evolve(spec, text="{}"), _hashable(json.loads(spec.text))
-
-
-def _hashable(value: Any) -> object:
-    match value:
-        case dict():
-            return ("object", *((name, _hashable(inner)) for name, inner in value.items()))
-        case list():
-            return ("array", *map(_hashable, value))
-    return value
-
-
-class CachesByJoinedOptions(_Caches):
-    """The cache takes choices for the same whose options with bars between them are the same."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return "|".join(spec.options) if isinstance(spec, Choice) else spec
-
-
-class CachesWithoutTheRoot(_Caches):
-    """The cache does not know which rule a grammar starts with."""
-
-    base = "reference"
-
-    def key(self, spec: GrammarSpec) -> object:
-        return spec.text if isinstance(spec, Ebnf) else spec
-
-
-class CachesWithoutTheFormatMode(_Caches):
-    """The cache does not know whether format is to be asserted."""
-
-    def key(self, spec: GrammarSpec) -> object:
-        return attrs.evolve(spec, format_mode=FormatMode.ASSERT) if isinstance(spec, JsonSchema) else spec
-
-
-class CachesWithoutTheRegistry(_Caches):
-    """The cache does not know what other documents a reference can lead to."""
-
-    base = "reference"
-
-    def key(self, spec: GrammarSpec) -> object:
-        return attrs.evolve(spec, registry=()).key if isinstance(spec, JsonSchema) else spec.key
-
-
-class DeserializesWithoutOptions(PassBackend):
-    """What is saved of a grammar is its text: not its root, and not how JSON is to be written."""
-
-    def compile(self, spec: GrammarSpec) -> Compiled:
-        return self.inner.compile(spec).map(lambda compiled: _Saved(compiled, self, spec))
-
-    def deserialize(self, data: bytes) -> Compiled:
-        return self.compile(spec_from_json(json.loads(data)))
-
-
-class _Saved(PassGrammar):
-    def __init__(self, inner: CompiledGrammar, backend: PassBackend, spec: GrammarSpec) -> None:
-        super().__init__(inner, backend)
-        self._spec = spec
-
-    def serialize(self) -> bytes:
-        data = spec_to_json(self._spec)
-        return json.dumps({name: data[name] for name in data if name not in ("root", "serialization")}).encode()
-
-
 class OffsetIsMinusOne(_Errs):
     """Where an error has no place, it has the offset -1."""
 
@@ -438,27 +279,6 @@ class OffsetIsMinusOne(_Errs):
 
     def changed(self, error: GrammarError) -> GrammarError:
         return error if error.offset is not None else attrs.evolve(error, offset=-1)
-
-
-class EvictsWhatIsHeld(PassBackend):
-    """A grammar can start no sequence any more once 128 others were compiled."""
-
-    compiled = 0
-
-    def wrapped(self, compiled: CompiledGrammar) -> CompiledGrammar:
-        self.compiled += 1
-        return _Numbered(compiled, self)
-
-
-class _Numbered(PassGrammar):
-    def __init__(self, inner: CompiledGrammar, backend: PassBackend) -> None:
-        super().__init__(inner, backend)
-        self.number: int = vars(backend)["compiled"]
-
-    def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> PassMatcher:
-        if vars(self.backend)["compiled"] - self.number > 128:
-            raise RuntimeError("there is no such grammar")
-        return super().start(stop_token_ids=stop_token_ids, max_rollback=max_rollback)
 
 
 class RaisesAtWhatIsMalformed(PassBackend):

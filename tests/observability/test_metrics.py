@@ -58,7 +58,7 @@ class End:
 
 def service(quick: int, heavy: int, hits: int, misses: int, size: int) -> Service:
     waiting = {"quick": quick, "heavy": heavy}
-    return Service(ServiceStats(waiting=waiting, cache_hits=hits, cache_misses=misses, cache_bytes=size))
+    return Service(ServiceStats(waiting=waiting, cache_hits=hits, cache_misses=misses, cache_bytes=size, store_hits=2))
 
 
 @pytest.fixture
@@ -127,6 +127,7 @@ def test_what_is_watched_is_added_up(prometheus: CollectorRegistry) -> None:
         "structout_cache_hits_total": 11,
         "structout_cache_misses_total": 6,
         "structout_cache_bytes": 111,
+        "structout_store_hits_total": 4,
         "structout_sandbox_restarts_total": 3,
         "structout_blocked_requests": 3,
         "structout_mask_misses_total": 8,

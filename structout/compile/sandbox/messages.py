@@ -40,6 +40,8 @@ class Tried:
         slowest_fill_s: seconds of the slowest of the fills that were tried.
         fills: how many that were.
         grown_bytes: by how much the process had grown when all this was done; 0 where that cannot be told.
+        data: the grammar itself, for `structout.grammar.BoundBackend.load`; None if its backend has no such way, or it
+            is too long (`structout.compile.sandbox.handing.MOST_BYTES`). It does not go through the pipe.
     """
 
     backend: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -47,6 +49,9 @@ class Tried:
     slowest_fill_s: float = attrs.field(validator=_is_seconds)
     fills: int = attrs.field(validator=_is_count)
     grown_bytes: int = attrs.field(validator=_is_count)
+    data: bytes | None = attrs.field(
+        default=None, repr=False, validator=attrs.validators.optional(attrs.validators.instance_of(bytes))
+    )
 
 
 def _are_counts(_measured: object, _field: object, value: Measures) -> None:

@@ -13,6 +13,7 @@ import attrs
 
 from structout.compile.risk import Measures
 from structout.compile.sandbox.crew import Crew
+from structout.compile.sandbox.handing import HandOver
 from structout.compile.sandbox.limits import Limits
 from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer, read_measured, read_tried
 from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
@@ -48,12 +49,14 @@ class _Question(Generic[T]):
     """What is asked about a spec.
 
     Attributes:
+        job: its number, which the answer repeats.
         crew: who is asked.
         fields: what is asked, beside the spec.
         read: see `read_answer`.
         stop, due: see `Sandbox.run`.
     """
 
+    job: int
     crew: Crew
     spec: GrammarSpec
     fields: Mapping[str, Any]
@@ -99,8 +102,9 @@ class Sandbox:
         self._registry = registry
         self._limits = limits
         self._walks = walks
-        self._numbers = itertools.count()
+        self._jobs = itertools.count()
         self._opening = Opening(registry, vocabulary, plugins, disable)
+        self._hand_over = HandOver()
         self.workers = workers
         self._trying = Crew(functools.partial(self._start, list(warm)), workers)
         self._measuring = Crew(functools.partial(self._start, []), 1)
@@ -139,14 +143,20 @@ class Sandbox:
             the service's if it slept or waited for a processor (see `verdicts`); TOO_COMPLEX over the limit of memory;
             BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
-        fields = {"backend": backend, "walks": attrs.asdict(self._walks)}
-        read = functools.partial(read_tried, self._registry.backends)
-        return self._answer(_Question(self._trying, spec, fields, read, stop, due))
+        job, fields = next(self._jobs), {"backend": backend, "walks": attrs.asdict(self._walks)}
+
+        def read(said: Mapping[str, Any]) -> Tried:
+            return attrs.evolve(read_tried(self._registry.backends, said), data=self._hand_over.read(job))
+
+        try:
+            return self._answer(_Question(job, self._trying, spec, fields, read, stop, due))
+        finally:
+            self._hand_over.clear(job)
 
     def measure(self, spec: GrammarSpec, *, stop: Stop, due: float = math.inf) -> Result[Measures, GrammarError]:
         """`structout.compile.risk.measures_of` in another process: for a spec so long that doing it here would hold up
         this process's other threads. Otherwise like `run`."""
-        question = _Question(self._measuring, spec, {}, read_measured, stop, due)
+        question = _Question(next(self._jobs), self._measuring, spec, {}, read_measured, stop, due)
         return self._answer(question).map(lambda measured: measured.measures)
 
     def close(self) -> None:
@@ -154,6 +164,7 @@ class Sandbox:
         self._trying.close()
         self._measuring.close()
         self._opening.close()
+        self._hand_over.close()
 
     def _answer(self, question: _Question[T]) -> Result[T, GrammarError]:
         """What comes of a question. Never raises."""
@@ -167,8 +178,8 @@ class Sandbox:
 
     def _attempted(self, question: _Question[T]) -> Result[T, GrammarError]:
         """What one process makes of a question; another is asked if somebody killed it."""
-        number, spec = next(self._numbers), question.spec
-        line = json.dumps({"job": number, "spec": spec_to_json(spec), **question.fields}).encode()
+        spec = question.spec
+        line = json.dumps({"job": question.job, "spec": spec_to_json(spec), **question.fields}).encode()
         for attempt in itertools.count(1):
             match question.crew.take(question.stop):
                 case Err(error):
@@ -179,7 +190,7 @@ class Sandbox:
             if deadline <= began:
                 question.crew.give_back(process)
                 return Err(no_time_left(spec))
-            tried, outcome = self._ask(process, question, number, line, deadline)
+            tried, outcome = self._ask(process, question, line, deadline)
             if isinstance(outcome, Answer):
                 return outcome.result
             if attempt == ATTEMPTS or not was_killed_from_outside(outcome):
@@ -187,13 +198,13 @@ class Sandbox:
         raise AssertionError("counting does not end")
 
     def _ask(
-        self, process: LineProcess, question: _Question[T], number: int, line: bytes, deadline: float
+        self, process: LineProcess, question: _Question[T], line: bytes, deadline: float
     ) -> tuple[str | None, Answer[T] | Ended]:
         """The backend that was tried last, and what came of the question."""
         tried: str | None = None
         said = process.ask(line, deadline=deadline, stop=question.stop)
         while isinstance(said, bytes):
-            match read_answer(said, number, self._registry.backends, question.read):
+            match read_answer(said, question.job, self._registry.backends, question.read):
                 case Trying(backend):
                     tried = backend
                     said = process.ask(b"", deadline=deadline, stop=question.stop)
@@ -218,7 +229,7 @@ class Sandbox:
         """A worker that is ready, these backends loaded. Never raises."""
         try:
             process = LineProcess("structout.compile.sandbox.worker", pass_fds=[self._opening.vocabulary_fd])
-            opening = self._opening.line(warm=warm, limits=attrs.asdict(self._limits))
+            opening = self._opening.line(warm=warm, limits=attrs.asdict(self._limits), folder=self._hand_over.folder)
             answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=closing)
             error = start_error(answer, _CANNOT_START, ErrorKind.BACKEND_FAILURE)
             if error is None:

@@ -14,6 +14,7 @@ import attrs
 
 from structout.compile.backends import BoundBackends
 from structout.compile.risk import BOUNDS, measures_of
+from structout.compile.sandbox import handing
 from structout.compile.sandbox.limits import (
     Limits,
     lift_memory_limit,
@@ -63,7 +64,7 @@ def _say(lines: Lines, job: int, said: Mapping[str, Any]) -> None:
 def _open(start: Mapping[str, Any]) -> "Bench":
     """What the first line describes. Raises whatever goes wrong."""
     registry, vocabulary = load(start)
-    bench = Bench(registry, vocabulary, Limits(**start["limits"]))
+    bench = Bench(registry, vocabulary, Limits(**start["limits"]), start["folder"])
     for backend in start["warm"]:
         registry.find(backend).and_then(bench.bind)
     return bench
@@ -76,11 +77,13 @@ class Bench:
         registry: the backends that may be tried.
         vocabulary: what to compile for.
         limits: what each job may use.
+        folder: where grammars are left (`structout.compile.sandbox.handing`).
     """
 
-    def __init__(self, registry: Registry, vocabulary: Vocabulary, limits: Limits) -> None:
+    def __init__(self, registry: Registry, vocabulary: Vocabulary, limits: Limits, folder: str) -> None:
         self._registry = registry
         self._limits = limits
+        self._folder = folder
         self._backends = BoundBackends(vocabulary)
         self._bound: set[str] = set()
         self._walker = Walker(vocabulary)
@@ -128,15 +131,15 @@ class Bench:
         before = resident_bytes()
         with Stopwatch() as compiling:
             compiled = bound.compile_admitted(spec)
-        return compiled.and_then(lambda grammar: self._walker.walk(grammar, **job["walks"])).map(
-            lambda walked: Tried(
-                backend=bound.id,
-                compile_s=compiling.seconds,
-                slowest_fill_s=walked.slowest_fill_s,
-                fills=walked.fills,
-                grown_bytes=max(0, resident_bytes() - before),
-            )
-        )
+        walked = compiled.and_then(lambda grammar: self._walker.walk(grammar, **job["walks"]))
+        match compiled, walked:
+            case Ok(grammar), Ok(came_through):
+                grown = max(0, resident_bytes() - before)
+                handing.leave(self._folder, job["job"], grammar)
+                return Ok(Tried(bound.id, compiling.seconds, came_through.slowest_fill_s, came_through.fills, grown))
+            case _, Err() as failed:
+                return failed
+        raise AssertionError("a result is Ok or Err")
 
     def _explained(self, error: GrammarError, spec: GrammarSpec) -> GrammarError:
         """The error, or the limit that is behind it. Who has met that limit takes no more jobs."""
