@@ -118,8 +118,7 @@ class Spares:
             with tempfile.TemporaryFile() as file:
                 file.truncate(self._row_bytes)
                 row = np.frombuffer(mmap.mmap(file.fileno(), self._row_bytes), np.int32)
-                fds = (self._opening.vocabulary_fd, file.fileno())
-                process = LineProcess("engine_adapter.filling.worker", pass_fds=fds)
+                process = self._opening.start("engine_adapter.filling.worker", self._closing, pass_fds=[file.fileno()])
                 opening = self._opening.line(backend=self._backend, memory_bytes=self._memory_bytes, row=file.fileno())
                 answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=self._closing)
             if (error := start_error(answer, _CANNOT_START, ErrorKind.UNAVAILABLE)) is None:

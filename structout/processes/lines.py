@@ -9,24 +9,24 @@ import os
 import select
 import selectors
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import IO, Final
 
 import attrs
 
+from structout.processes.fork_server import ForkServer
+from structout.processes.started import spawned
 from structout.processes.stop import Stop
 from structout.processes.usage import cpu_seconds
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of the longest answer."""
-NICENESS: Final = 19
-"""By how much a child's priority is lower than that of the thread that starts it: it gets what others leave."""
 _TAIL_BYTES: Final = 2000
+_ENDING_S: Final = 1.0
+"""How long after its output a process that ends by itself may take for the rest: until then its status is its own."""
 _CHUNK: Final = 1 << 16
 
 
@@ -46,7 +46,7 @@ class Ended:
 
     Attributes:
         cause: see `Cause`.
-        status: what `subprocess.Popen.returncode` says: minus the signal's number if a signal ended it.
+        status: its exit status: minus the signal's number if a signal ended it.
         stderr: the end of what it wrote to standard error since it was asked.
         cpu_s: seconds of processor time that it used since it was asked; None where the system does not tell.
     """
@@ -71,62 +71,44 @@ class Ended:
         return f"the process ended with {how}{used}{said}"
 
 
-def _give_way(pid: int) -> None:
-    """Lets a process have what others leave of the processors, and on Linux have it taken away as soon as they want it:
-    a low priority alone would let it use up its slice of some milliseconds first. As far as this process may do so."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-
-
 class LineProcess:
-    """``python -m module`` in a process group of its own, with this process's ``sys.path`` and the lowest priority.
+    """A module's ``main`` in a process of its own, with this process's ``sys.path`` and the lowest priority.
 
-    It stays in this process's session: Linux may schedule each session as a group (see sched(7), autogroup), and
-    niceness counts within a group alone.
-
-    Safe to use from any thread; questions are put one after the other. The child dies when the thread that started it
-    ends, if it uses `structout.processes.child`: keep that thread.
+    Safe to use from any thread; questions are put one after the other. The child uses `structout.processes.child`, and
+    dies when the thread that started it ends, unless it was forked: keep that thread.
 
     Args:
-        module: what to run.
-        pass_fds: file descriptors that the child gets under the same numbers.
+        module: what to run: its ``main`` if it is forked, else ``python -m module``.
+        pass_fds: file descriptors that the child gets under the same numbers, beside the three that all have.
+        server: forks it, if that can be done; what is wrong with the server costs time, and no more.
+        stop: ends the waiting for the server.
 
     Raises:
         OSError: the system starts no more processes.
     """
 
-    def __init__(self, module: str, *, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self, module: str, *, pass_fds: Sequence[int] = (), server: ForkServer | None = None, stop: Stop | None = None
+    ) -> None:
         self._asking = threading.Lock()
-        self._ending = threading.Lock()  # its pid is a pid of ours only as long as nobody has waited for it
         self._buffer = b""
         self._cpu_s_before: float | None = None
         self._closed = False
         with contextlib.ExitStack() as undo:
             self._stderr = undo.enter_context(tempfile.TemporaryFile(buffering=0))
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                pass_fds=pass_fds,
-                process_group=0,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            )
+            theirs, self._stdin = (undo.enter_context(end) for end in _pipe())
+            self._stdout, others = (undo.enter_context(end) for end in _pipe())
+            fds = {0: theirs.fileno(), 1: others.fileno(), 2: self._stderr.fileno(), **{fd: fd for fd in pass_fds}}
+            self._child = (server and server.fork(module, fds, stop or Stop())) or spawned(module, fds)
+            theirs.close()
+            others.close()
             undo.pop_all()
-        _give_way(self.pid)  # from here, for it has libraries to load before it could do so itself
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         os.set_blocking(self._stdin.fileno(), False)
         os.set_blocking(self._stdout.fileno(), False)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._child.pid
 
     def ask(self, question: bytes, *, deadline: float, stop: Stop) -> bytes | Ended:
         """Writes a line and returns the next one that the child writes, without its end.
@@ -210,10 +192,7 @@ class LineProcess:
 
     def kill(self) -> None:
         """Kills the child and what it has started. Returns at once."""
-        with self._ending:
-            if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+        self._child.kill()
 
     def close(self) -> None:
         """Kills the child, if it lives, and gives everything back; ends a question that is being put."""
@@ -230,6 +209,8 @@ class LineProcess:
         os.ftruncate(self._stderr.fileno(), 0)
 
     def _post_mortem(self, cause: Cause) -> Ended:
+        if cause is Cause.EXITED:
+            self._child.ends_within(_ENDING_S)
         self.kill()
         cpu_s = self._cpu_s()
         status = self._reap()
@@ -244,10 +225,16 @@ class LineProcess:
 
     def _gone(self, cause: Cause) -> Ended:
         """What is left to say after `close`."""
-        return Ended(cause, self._process.returncode, "")
+        assert self._child.status is not None, "it was reaped"
+        return Ended(cause, self._child.status, "")
 
     def _reap(self) -> int:
         """Its exit status. Killing what has ended by itself does not change that."""
         self.kill()
-        with self._ending:
-            return self._process.wait()
+        return self._child.reap()
+
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    """The end to read from, and the one to write to."""
+    read, write = os.pipe()
+    return open(read, "rb", buffering=0), open(write, "wb", buffering=0)

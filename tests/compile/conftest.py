@@ -5,10 +5,18 @@ from collections.abc import Iterator
 import pytest
 
 from structout.compile.sandbox import Sandbox
+from structout.compile.sandbox.installed import libraries
 from structout.discovery import Registry
 from structout.fuzz.vocabulary import byte_vocabulary
+from structout.processes import ForkServer
 from tests.compile.hazards import PLUGIN
 from tests.compile.sandboxes import HAZARDS, LIMITS, Make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server() -> ForkServer:
+    """One for all tests: else each sandbox would load all the libraries that are installed."""
+    return ForkServer.shared(libraries(HAZARDS))
 
 
 @pytest.fixture

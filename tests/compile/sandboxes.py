@@ -95,9 +95,12 @@ def made_fifo(folder: Path) -> Path:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether there is no such process, nor what is left of one that nobody has waited for."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
+    """Whether there is no such process, nor soon what is left of one that nobody has waited for: its parent, if that is
+    another process, has been told to."""
+    for _ in range(1000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
     return False

@@ -16,7 +16,7 @@ from structout.compile.sandbox.crew import Crew
 from structout.discovery import discover
 from structout.fuzz.vocabulary import small_vocabulary
 from structout.processes import LineProcess, Stop
-from structout.processes.lines import NICENESS
+from structout.processes.started import NICENESS
 from structout.processes.usage import open_descriptors
 from tests.compile.hazards import HazardsPlugin, mark
 from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made_fifo, run

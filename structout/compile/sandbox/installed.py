@@ -16,9 +16,17 @@ def versions(registry: Registry) -> dict[str, str]:
     return {backend: _versions(registered) for backend, registered in registry.backends.items()}
 
 
+def libraries(registry: Registry) -> frozenset[str]:
+    """Names of the distributions that the backends require."""
+    return frozenset(name for registered in registry.backends.values() for name in _required(registered))
+
+
+def _required(registered: RegisteredBackend) -> list[str]:
+    return [Requirement(each).name for each in registered.info.requires]
+
+
 def _versions(registered: RegisteredBackend) -> str:
-    names = [Requirement(each).name for each in registered.info.requires]
-    required = [f"{name} {importlib.metadata.version(name)}" for name in names]
+    required = [f"{name} {importlib.metadata.version(name)}" for name in _required(registered)]
     return ", ".join([registered.distribution or "no distribution", *required])
 
 

@@ -228,7 +228,7 @@ class Sandbox:
     def _start(self, warm: list[str], closing: Stop) -> Result[LineProcess, GrammarError]:
         """A worker that is ready, these backends loaded. Never raises."""
         try:
-            process = LineProcess("structout.compile.sandbox.worker", pass_fds=[self._opening.vocabulary_fd])
+            process = self._opening.start("structout.compile.sandbox.worker", closing)
             opening = self._opening.line(warm=warm, limits=attrs.asdict(self._limits), folder=self._hand_over.folder)
             answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=closing)
             error = start_error(answer, _CANNOT_START, ErrorKind.BACKEND_FAILURE)

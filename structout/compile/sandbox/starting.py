@@ -3,15 +3,15 @@
 import json
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from structout.compile.sandbox.installed import same_backends, versions
+from structout.compile.sandbox.installed import libraries, same_backends, versions
 from structout.compile.sandbox.messages import read_error
 from structout.compile.sandbox.vocabulary import pack, unpack
 from structout.discovery import Registry
 from structout.errors import ErrorKind, Fault, GrammarError
-from structout.processes import Ended
+from structout.processes import Ended, ForkServer, LineProcess, Stop
 from structout.vocabulary import Vocabulary
 
 START_S: Final = 600.0
@@ -38,6 +38,7 @@ class Opening:
         self._file.write(pack(vocabulary))
         self._file.flush()
         self.vocabulary_fd = self._file.fileno()
+        self._libraries = libraries(registry)
         self._fields = {
             "vocabulary": self.vocabulary_fd,
             "fingerprint": vocabulary.fingerprint,
@@ -49,6 +50,12 @@ class Opening:
     def line(self, **more: Any) -> bytes:
         """The line that says it, and more."""
         return json.dumps(self._fields | more).encode()
+
+    def start(self, module: str, stop: Stop, *, pass_fds: Sequence[int] = ()) -> LineProcess:
+        """A process that runs a module and gets the vocabulary, and has the backends' libraries loaded where that can
+        be; the waiting for it ends when ``stop`` is set. Raises OSError."""
+        server = ForkServer.shared(self._libraries)
+        return LineProcess(module, pass_fds=[self.vocabulary_fd, *pass_fds], server=server, stop=stop)
 
     def close(self) -> None:
         self._file.close()
