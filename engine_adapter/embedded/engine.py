@@ -37,6 +37,7 @@ from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Blocked, Ended, Request, Sequence, Told, Waiting
 from engine_adapter.embedded.scheduler import Plan, Scheduler
+from engine_adapter.embedded.starting import started
 from engine_adapter.filling import Filler
 from engine_adapter.outcome import (
     Aborted,
@@ -47,14 +48,13 @@ from engine_adapter.outcome import (
     Outcome,
     Terminal,
     Usage,
-    checked,
     internal_error,
     too_slow,
 )
 from engine_adapter.promotion import Decision, PendingResource, Promoter
+from engine_adapter.terminal import TerminalRule, checked, usable
 from structout.backend import Status
-from structout.constraint import Constraint
-from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
+from structout.errors import GrammarError, reraise_users_interrupt
 from structout.grammar import Grammar
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
@@ -124,6 +124,7 @@ class Engine:
         mask_budget_s: how long a step waits for bitmasks once the model is done, in seconds; who is late sits it out.
         max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
             with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
+        terminal_rule: what a request has to end with to be `Finished`.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Engine:
         kv_tokens: int | None = None,
         mask_budget_s: float = 0.05,
         max_misses: int = 8,
+        terminal_rule: TerminalRule = usable,
     ) -> None:
         self.vocabulary = service.vocabulary
         if runner.logit_width != self.vocabulary.padded_size:
@@ -145,6 +147,7 @@ class Engine:
         self._spelling = Spelling(self.vocabulary)
         self._runner = runner
         self._max_misses = max_misses
+        self._terminal_rule = terminal_rule
         self._service = service
         self._wake = threading.Event()
         self._promoter: Promoter[str] = Promoter(self._wake.set)
@@ -303,7 +306,7 @@ class Engine:
                 self._promoter.settle(decision.key)
 
     def _move_on(self, sequence: Sequence, decision: Decision[str]) -> None:
-        match _started(sequence.request, decision):
+        match started(sequence.request, decision):
             case Err(error):
                 self._end(sequence, Failed(error))
             case Ok(constraint):
@@ -372,10 +375,10 @@ class Engine:
             stop_string=sequence.detokenizer.stop_string,
         )
         constraint = sequence.constraint
-        complete = constraint is None or finished.stop_string is not None or constraint.is_accepting
+        complete = None if constraint is None else finished.stop_string is not None or constraint.is_accepting
         if constraint is not None and constraint.error is not None:  # that could not be read
             return self._end(sequence, Failed(constraint.error))
-        return self._end(sequence, checked(finished, complete=complete, constrained=constraint is not None))
+        return self._end(sequence, checked(finished, complete=complete, rule=self._terminal_rule))
 
     # ---- the report --------------------------------------------------------------------------------------------
 
@@ -430,27 +433,6 @@ def run(engine: Engine, requests: Iterable[Request]) -> Iterator[Event]:
     while engine.unfinished:
         engine.wait_for_work()
         yield from engine.step().events
-
-
-def _started(request: Request, decision: Decision[str]) -> Result[Constraint, GrammarError]:
-    """The constraint of a request whose grammar is decided; the grammar's error, or that of starting it."""
-    match decision.result:
-        case Ok((Grammar() as grammar,)):
-            return _started_with(grammar, request)
-        case Ok(values):
-            raise TypeError(f"a request waits for one grammar, not for {[type(value).__name__ for value in values]}")
-        case Err() as refused:
-            return refused
-
-
-def _started_with(grammar: Grammar, request: Request) -> Result[Constraint, GrammarError]:
-    if request.stop and request.include_stop and grammar.is_risky:
-        message = "a grammar of this complexity cannot end a text behind a stop string"
-        hint = "leave include_stop out, or make the grammar simpler"
-        return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword="include_stop", hint=hint))
-    # A stop string inside of tokens is tried out by taking them back.
-    longest = max((len(stop.encode()) for stop in request.stop), default=-1)
-    return grammar.start(stop_token_ids=request.stop_token_ids, max_rollback=longest + 1, activation=request.activation)
 
 
 def _delta(sequence: Sequence) -> Delta:
