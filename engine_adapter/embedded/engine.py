@@ -277,11 +277,13 @@ class Engine:
     def _take_inbox(self) -> None:
         while self._inbox:
             match self._inbox[0]:
-                case Addition(sequence, pending) if sequence.id not in self._sequences:
+                case Addition(sequence, pending):
                     with self._concerning([sequence]):
-                        self._admit(sequence, pending)
+                        if sequence.id not in self._sequences:
+                            self._admit(sequence, pending)
                 case Abort(request_id) if aborted := self._sequences.get(request_id):
-                    self._end(aborted, Aborted())
+                    with self._concerning([aborted]):
+                        self._end(aborted, Aborted())
             self._inbox.popleft()
 
     def _admit(self, sequence: Sequence, pending: PendingResource[Grammar] | None) -> None:
@@ -317,13 +319,14 @@ class Engine:
 
     def _advance(self) -> None:
         """Plans and computes. What cannot be laid to one request's account ends all that it could concern."""
-        plan = Plan((), ())
+        plan: Plan | None = None
+        planned: list[Sequence] = []
         with self._concerning(self.scheduler.sequences()):
             plan = self.scheduler.plan()
-        if plan.is_empty:
-            return
-        with self._concerning(plan.sequences()):
-            self._take_all(self._forward.compute(plan))
+            planned = plan.sequences()
+        if plan is not None and planned:
+            with self._concerning(planned):
+                self._take_all(self._forward.compute(plan))
 
     def _take_all(self, computed: Computed) -> None:
         for sequence, error in computed.failed:
@@ -385,17 +388,18 @@ class Engine:
     def _report(self) -> StepReport:
         """What is new, from the states; only what the finished report holds is then marked as told."""
         events: list[Event] = []
-        told: list[tuple[Sequence, Told]] = []
+        told: list[tuple[str, Sequence, Told, bool]] = []
         for sequence in tuple(self._touched.values()):
             with self._concerning([]):  # told in a later step
-                events += self._news(sequence)
-                told.append((sequence, sequence.news_end()))
+                news = self._news(sequence)
+                told.append((sequence.id, sequence, sequence.news_end(), sequence.is_over))
+                events += news
         report = StepReport(self._step, tuple(events))
-        for sequence, end in told:
+        for request_id, sequence, end, is_over in told:
             sequence.told = end
-            del self._touched[sequence.id]
-            if sequence.is_over:
-                self._forget(sequence)
+            del self._touched[request_id]
+            if is_over:
+                self._forget(request_id, sequence)
         return report
 
     def _news(self, sequence: Sequence) -> list[Event]:
@@ -411,17 +415,17 @@ class Engine:
             self._end(sequence, failed)
             return [Event(sequence.id, failed)]
 
-    def _forget(self, sequence: Sequence) -> None:
+    def _forget(self, request_id: str, sequence: Sequence) -> None:
         """Gives back all that an ended sequence held: its grammar; KV row or place in the queue; sampler slot; id."""
         with self._concerning([]):
-            self._promoter.withdraw(sequence.id)
+            self._promoter.withdraw(request_id)
         with self._concerning([]):
             self.scheduler.drop(sequence)
         if sequence.slot is not None:
             with self._concerning([]):
                 self._forward.sampling.leave(sequence.slot)
-        self._sequences.pop(sequence.id, None)
-        self._release_claim(sequence.id)
+        self._sequences.pop(request_id, None)
+        self._release_claim(request_id)
 
 
 def run(engine: Engine, requests: Iterable[Request]) -> Iterator[Event]:
