@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import attrs
 import torch
 
+from engine_adapter.embedded.minimum import withhold_stops
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
 from engine_adapter.embedded.scheduler import Plan
@@ -145,7 +146,10 @@ class Forward:
         slots = [each.slot for each in sequences if each.slot is not None]
         params = self.sampling.rows(slots, [len(each.tokens) for each in sequences])
         row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
-        sampled = sample(torch.stack([its_logits for _, its_logits in going_on]), params, bitmask, row_map)
+        stacked = torch.stack([its_logits for _, its_logits in going_on])
+        for sequence, its_logits, row in zip(sequences, stacked, row_map, strict=True):
+            withhold_stops(sequence, its_logits, None if row < 0 else bitmask[row])
+        sampled = sample(stacked, params, bitmask, row_map)
         tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
         for index, sequence in enumerate(sequences):
             with computed.concerning(sequence, "what was sampled cannot be read"):
