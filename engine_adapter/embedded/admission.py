@@ -47,6 +47,22 @@ def _is_duration(value: Any) -> bool:
     return number and 0 < value <= threading.TIMEOUT_MAX
 
 
+MAX_STOPS: Final = 16
+MAX_STOP_LENGTH: Final = 256
+
+
+def _are_stops(value: Any) -> bool:
+    return type(value) is tuple and len(value) <= MAX_STOPS and all(map(_is_stop, value))
+
+
+def _is_stop(value: Any) -> bool:
+    return type(value) is str and 1 <= len(value) <= MAX_STOP_LENGTH and not any(map(_is_surrogate, value))
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
+
+
 @attrs.frozen
 class _Rule:
     """What one field may be; ``text`` says it to the caller."""
@@ -62,10 +78,13 @@ _RULES: Final = (
     _Rule("id", lambda value: type(value) is str, "a string"),
     _Rule("prompt", _are_token_ids, "a sequence of token ids, which are integers"),
     _Rule("max_tokens", lambda value: _is_integer(value) and value >= 1, "an integer, 1 at least"),
+    _Rule("min_tokens", lambda value: _is_integer(value) and value >= 0, "an integer, 0 at least"),
     _Rule("sampling", lambda value: isinstance(value, SamplingParams), "SamplingParams"),
     _Rule("spec", lambda value: isinstance(value, SPEC_TYPES), "one of the kinds of grammar", optional=True),
     _Rule("backend", lambda value: isinstance(value, str), "the id of a backend, a string", optional=True),
     _Rule("stop_token_ids", _are_token_ids, "token ids, which are integers", optional=True),
+    _Rule("stop", _are_stops, f"at most {MAX_STOPS} strings of 1 to {MAX_STOP_LENGTH} characters that UTF-8 can write"),
+    _Rule("include_stop", lambda value: isinstance(value, bool), "true or false"),
     _Rule("activation", lambda value: isinstance(value, AtOffset | AfterTokens), "AtOffset or AfterTokens", True),
     _Rule("deadline_s", _is_duration, f"seconds, above 0 and at most {threading.TIMEOUT_MAX:.0f}", optional=True),
 )
@@ -84,6 +103,8 @@ def _unfit(request: Request, vocabulary: Vocabulary, max_len: int) -> GrammarErr
     stops = vocabulary.eos_token_ids if request.stop_token_ids is None else request.stop_token_ids
     if not 1 <= len(request.prompt) <= max_len:
         return invalid(f"the prompt has {len(request.prompt)} tokens; it may have 1 to {max_len}", "prompt")
+    if request.min_tokens > request.max_tokens:
+        return invalid("min_tokens has to be max_tokens at most", "min_tokens")
     if request.spec is not None and not stops:
         return invalid("a grammar needs a stop token, or nothing could end its text", "stop_token_ids")
     size = vocabulary.padded_size
@@ -97,6 +118,8 @@ def _shown(value: object) -> str:
     """The value in a message if it is a short number, else what it is: other reprs may raise."""
     if type(value) is tuple and (others := [each for each in value if not _is_integer(each)]):
         return f"a tuple with {_shown(others[0])}"
+    if type(value) is str:
+        return f"a string of {len(value)} characters"
     if type(value) is int:
         return repr(value) if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
     return repr(value) if type(value) is float else f"a value of type {type(value).__name__}"
