@@ -25,22 +25,35 @@ MAX_SEQUENCES: Final = 128
 """Most answers to one request."""
 
 
+class TextPrompts(Protocol):
+    """Turns a prompt that is text into tokens, on any thread."""
+
+    def of_text(self, text: str) -> tuple[int, ...]:
+        """The token ids of a text."""
+        ...
+
+
 class Model(Protocol):
-    """What reading a request needs to know of the model."""
+    """What reading a request needs to know of a model; `ServedModel` knows it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What clients call it."""
+        ...
 
     @property
-    def vocabulary(self) -> Vocabulary: ...
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens."""
+        ...
+
+    @property
+    def prompts(self) -> TextPrompts:
+        """Its tokenizer."""
+        ...
 
     @property
     def max_len(self) -> int:
-        """Most tokens of a sequence, prompt and answer."""
-        ...
-
-    def encode(self, text: str) -> Sequence[int]:
-        """The tokens of a prompt that is text."""
+        """Most tokens of prompt and answer together."""
         ...
 
 
@@ -131,7 +144,7 @@ def encoded(text: str, model: Model, path: str) -> Result[tuple[int, ...], Gramm
     if not text:
         return Err(invalid("the prompt is empty", path))
     try:
-        return Ok(tuple(model.encode(text)))
+        return Ok(model.prompts.of_text(text))
     except BaseException as exc:
         reraise_users_interrupt(exc)
         return Err(internal_error(exc))

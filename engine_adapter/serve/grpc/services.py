@@ -37,7 +37,7 @@ class InferenceService:
 
     calls: Calls
 
-    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
         return _handler(INFERENCE, {"Generate": self.generate, "GenerateStream": self.generate_stream})
 
     async def generate(self, message: Any, context: ServicerContext[Any, Any]) -> Any:
@@ -55,7 +55,7 @@ class VllmEngineService:
     model: Model
     running: RunningEngine
 
-    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
         methods = {
             "Generate": self.generate,
             "Abort": self.abort,
@@ -88,7 +88,7 @@ class VllmEngineService:
         )
 
 
-def _handler(service: ServiceDescriptor, methods: Mapping[str, _Behavior]) -> grpc.GenericRpcHandler[Any, Any]:
+def _handler(service: ServiceDescriptor, methods: Mapping[str, _Behavior]) -> "grpc.GenericRpcHandler[Any, Any]":
     """Serves all methods of a service: those that have no implementation are UNIMPLEMENTED, and say so."""
     handlers = {
         method.name: _method_handler(method, methods.get(method.name) or _not_served(method))
@@ -97,7 +97,7 @@ def _handler(service: ServiceDescriptor, methods: Mapping[str, _Behavior]) -> gr
     return grpc.method_handlers_generic_handler(service.full_name, handlers)
 
 
-def _method_handler(method: MethodDescriptor, behavior: _Behavior) -> grpc.RpcMethodHandler[Any, Any]:
+def _method_handler(method: MethodDescriptor, behavior: _Behavior) -> "grpc.RpcMethodHandler[Any, Any]":
     make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
     request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
     return make(behavior, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
