@@ -1,12 +1,16 @@
 """Arbitrary protobuf messages, from their descriptors."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 import hypothesis.strategies as st
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+
+# Protobuf has classes of its own for these in each of its implementations.
+Descriptor: TypeAlias = Any
+Field: TypeAlias = Any
 
 _F: Final = FieldDescriptor
 _SCALARS: Final[dict[int, st.SearchStrategy[Any]]] = {
@@ -38,14 +42,14 @@ def _messages(draw: st.DrawFn, descriptor: Descriptor, depth: int) -> Message:
     return message
 
 
-def _values(field: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
+def _values(field: Field, depth: int) -> st.SearchStrategy[Any]:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         return st.dictionaries(_value(key, depth), _value(value, depth), max_size=2)
     return st.lists(_value(field, depth), max_size=2) if field.is_repeated else _value(field, depth)
 
 
-def _value(field: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
+def _value(field: Field, depth: int) -> st.SearchStrategy[Any]:
     if field.message_type is not None:
         return _messages(field.message_type, depth - 1)
     if field.enum_type is not None:
@@ -55,7 +59,7 @@ def _value(field: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
     return _SCALARS[field.cpp_type]
 
 
-def fill(message: Message, field: FieldDescriptor, value: Any) -> None:
+def fill(message: Message, field: Field, value: Any) -> None:
     """Sets a field of any kind; a submessage without anything in it is set too."""
     held = getattr(message, field.name)
     if field.message_type is None:
@@ -72,6 +76,20 @@ def fill(message: Message, field: FieldDescriptor, value: Any) -> None:
             held[key].CopyFrom(item)
 
 
+def without(message: Message, paths: Iterable[str]) -> Any:
+    """A copy of the message in which none of the fields at these paths is set."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    for path in paths:
+        *parents, name = path.split("/")
+        parent: Message | None = copy
+        for each in parents:
+            parent = getattr(parent, each) if parent is not None and parent.HasField(each) else None
+        if parent is not None:
+            parent.ClearField(name)
+    return copy
+
+
 def set_at(message: Message, path: str) -> None:
     """Sets the field that a path leads to, to something that is not its default."""
     *parents, name = path.split("/")
@@ -82,7 +100,7 @@ def set_at(message: Message, path: str) -> None:
     fill(message, field, _other(field))
 
 
-def _other(field: FieldDescriptor) -> Any:
+def _other(field: Field) -> Any:
     """A value that is not the default."""
     if field.message_type is None:
         one: Any = {_F.CPPTYPE_STRING: "x", _F.CPPTYPE_FLOAT: 0.5}.get(field.cpp_type, 1)
@@ -95,7 +113,7 @@ def _other(field: FieldDescriptor) -> Any:
 
 def names_a_field(message: Message, pointer: str) -> bool:
     """Whether a pointer leads to a field of the message, or through one into the text that the field holds."""
-    descriptor: Descriptor | None = message.DESCRIPTOR
+    descriptor: Descriptor = message.DESCRIPTOR
     for name in pointer.split("/")[1:]:
         if descriptor is None:
             return True

@@ -1,5 +1,6 @@
 """A scripted model behind a real gRPC server, and stubs that call it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,13 +8,14 @@ from typing import Any
 
 import attrs
 import grpc
+from smg_grpc_proto.generated.vllm_engine_pb2_grpc import VllmEngineStub
 
 from engine_adapter.embedded.engine import Engine
+from engine_adapter.serve.grpc.asked import Model
 from engine_adapter.serve.grpc.inference_pb2_grpc import InferenceStub
 from engine_adapter.serve.grpc.server import GrpcServer
 from engine_adapter.serve.grpc.status import ERROR_KEY
 from engine_adapter.serve.running import RunningEngine
-from smg_grpc_proto.generated.vllm_engine_pb2_grpc import VllmEngineStub
 from structout.errors import GrammarError
 from structout.vocabulary import Vocabulary
 from tests.fakes import BYTES
@@ -44,22 +46,30 @@ class Served:
     """A server that runs, and what a client has of it."""
 
     server: GrpcServer
+    engine: Engine
     running: RunningEngine
     port: int
     channel: grpc.aio.Channel
     inference: Any
     vllm_engine: Any
 
+    async def is_idle(self) -> None:
+        """Waits until neither the server nor the engine has anything left of any call."""
+        while len(self.server.calls) or self.engine.unfinished:
+            await asyncio.sleep(0.01)
+
 
 @asynccontextmanager
-async def served(engine: Engine | None = None) -> AsyncIterator[Served]:
+async def served(engine: Engine | None = None, model: Model | None = None) -> AsyncIterator[Served]:
     """Serves on a port of the system's choice until the block ends."""
-    async with running(engine or scripted_engine()) as engine_runs:
-        server = GrpcServer(ByteModel(), engine_runs)
+    engine = engine or scripted_engine()
+    async with running(engine) as engine_runs:
+        server = GrpcServer(model or ByteModel(), engine_runs)
         port = await server.start("localhost:0")
         try:
             async with grpc.aio.insecure_channel(f"localhost:{port}") as channel:
-                yield Served(server, engine_runs, port, channel, InferenceStub(channel), VllmEngineStub(channel))
+                stubs = (InferenceStub(channel), VllmEngineStub(channel))  # type: ignore[no-untyped-call]
+                yield Served(server, engine, engine_runs, port, channel, *stubs)
         finally:
             await server.close()
 
@@ -74,18 +84,21 @@ class Ending:
 
 
 async def ending(call: Any) -> Ending:
-    metadata = {key: value for key, value in await call.trailing_metadata()}
+    metadata = dict(await call.trailing_metadata())
     found = metadata.get(ERROR_KEY)
     error = None if found is None else GrammarError.from_json(json.loads(found))
     return Ending(await call.code(), await call.details(), error)
 
 
 async def heard(call: Any) -> tuple[list[Any], Ending]:
-    """All replies of a stream, and how it ended."""
-    replies = []
+    """All replies to a call, and how it ended."""
+    replies: list[Any] = []
     try:
-        async for reply in call:
-            replies.append(reply)
-    except grpc.aio.AioRpcError:
+        if isinstance(call, grpc.aio.UnaryUnaryCall):
+            replies.append(await call)
+        else:
+            async for reply in call:
+                replies.append(reply)  # noqa: PERF401  # those before a failure count
+    except (grpc.aio.AioRpcError, asyncio.CancelledError):
         pass
     return replies, await ending(call)

@@ -16,7 +16,7 @@ HOW = f"run: python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_p
 
 @pytest.fixture(scope="module")
 def proto(tmp_path_factory: pytest.TempPathFactory) -> FileDescriptorProto:
-    """The .proto file, compiled now. Its descriptor does not depend on the compiler's version, as generated code may."""
+    """The .proto file, compiled now: its descriptor, which unlike generated code is the same for every compiler."""
     target = tmp_path_factory.mktemp("protoc") / "inference.pb"
     well_known = importlib.resources.files("grpc_tools") / "_proto"
     assert protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", f"--descriptor_set_out={target}", PROTO]) == 0
@@ -26,7 +26,9 @@ def proto(tmp_path_factory: pytest.TempPathFactory) -> FileDescriptorProto:
 
 def test_the_messages_are_those_of_the_proto(proto: FileDescriptorProto) -> None:
     checked_in = FileDescriptorProto.FromString(inference_pb2.DESCRIPTOR.serialized_pb)
-    assert [bare(message) for message in checked_in.message_type] == [bare(message) for message in proto.message_type], HOW
+    assert [bare(message) for message in checked_in.message_type] == [
+        bare(message) for message in proto.message_type
+    ], HOW
     assert checked_in.service == proto.service, HOW
 
 

@@ -1,10 +1,9 @@
-"""What clients send becomes a request of the engine, or an error that points at the field; nothing else, whatever it is."""
+"""What clients send becomes a request of the engine, or an error that points at the field."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from google.protobuf.message import Message
 from hypothesis import given
 from smg_grpc_proto.generated import vllm_engine_pb2 as smg
 
@@ -18,7 +17,7 @@ from structout import Choice, Ebnf, Err, ErrorKind, JsonObject, JsonSchema, Lark
 from structout.errors import GrammarError
 from structout.spec import GrammarSpec
 from tests.fakes import BYTES, EOS
-from tests.serve.grpc.messages import messages, names_a_field, set_at
+from tests.serve.grpc.messages import messages, names_a_field, set_at, without
 from tests.serve.grpc.support import ByteModel
 
 MODEL = ByteModel()
@@ -26,7 +25,6 @@ GREEDY = SamplingParams(temperature=0.0)
 TAG = '{"format": {"type": "any_text"}}'
 
 Read = Callable[[Any, Model, str], Result[Asked, GrammarError]]
-READS: list[Read] = [inference_request.read, inference_request.read_one]
 
 
 def refused(result: Result[Asked, GrammarError]) -> GrammarError:
@@ -34,7 +32,7 @@ def refused(result: Result[Asked, GrammarError]) -> GrammarError:
     return result.error
 
 
-def check_what_is_read(read: Read, message: Message) -> None:
+def check_what_is_read(read: Read, message: Any) -> None:
     """It is a request, with whose objections the field is found again; or the error names a field."""
     match read(message, MODEL, "id"):
         case Ok(asked):
@@ -52,13 +50,19 @@ def check_what_is_read(read: Read, message: Message) -> None:
 
 @given(message=messages(vllm.GenerateRequest))
 def test_any_message_of_the_first_dialect_is_read_or_refused(message: vllm.GenerateRequest) -> None:
-    for read in READS:
+    supported = without(message, ["model", *(field.path for field in inference_request.UNSUPPORTED)])
+    supported.text = "hi"
+    for read in (inference_request.read, inference_request.read_one):
         check_what_is_read(read, message)
+        check_what_is_read(read, supported)
 
 
 @given(message=messages(smg.GenerateRequest))
 def test_any_message_of_the_second_dialect_is_read_or_refused(message: Any) -> None:
     check_what_is_read(vllm_engine_request.read, message)
+    supported = without(message, [field.path for field in vllm_engine_request.UNSUPPORTED])
+    supported.text = "hi"
+    check_what_is_read(vllm_engine_request.read, supported)
 
 
 def test_what_is_left_out_has_the_defaults_of_each_dialect() -> None:
