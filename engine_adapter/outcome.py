@@ -9,7 +9,7 @@ from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
 
 
 class FinishReason(enum.StrEnum):
-    """Why a request finished. STOP: a stop token, its grammar complete. LENGTH: no room for more tokens."""
+    """Why a request finished. STOP: a stop token or string, its grammar complete. LENGTH: no room for more tokens."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -40,7 +40,11 @@ class Usage:
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """What was added since the last event. ``text`` may be empty while a UTF-8 character is incomplete."""
+    """What was added since the last event.
+
+    ``token_ids`` come in the step in which they are accepted. ``text`` lags behind them while a UTF-8 character is
+    incomplete, or while it may be the beginning of a stop string; what was delivered is never taken back.
+    """
 
     text: str
     token_ids: tuple[int, ...]
@@ -49,13 +53,24 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class Finished:
-    """The request is done. ``text`` and ``token_ids`` are all of it, without the stop token."""
+    """The request is done.
+
+    Attributes:
+        text: all of it: the deltas' texts together. It ends before the stop string, or behind it if that was asked for.
+        token_ids: all tokens that were accepted, without the stop token: the deltas' together. Where a stop string
+            ended the text, the last of them may be in it or reach beyond it.
+        reason: why it ended.
+        usage: how many tokens it took.
+        stop_token_id: the stop token that ended it, if one did.
+        stop_string: the stop string that ended it, if one did.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     reason: FinishReason
     usage: Usage
     stop_token_id: int | None = None
+    stop_string: str | None = None
 
 
 @attrs.frozen

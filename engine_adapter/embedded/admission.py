@@ -47,6 +47,22 @@ def _is_duration(value: Any) -> bool:
     return number and 0 < value <= threading.TIMEOUT_MAX
 
 
+MAX_STOPS: Final = 16
+MAX_STOP_LENGTH: Final = 256
+
+
+def _are_stops(value: Any) -> bool:
+    return type(value) is tuple and len(value) <= MAX_STOPS and all(map(_is_stop, value))
+
+
+def _is_stop(value: Any) -> bool:
+    return type(value) is str and 1 <= len(value) <= MAX_STOP_LENGTH and not any(map(_is_surrogate, value))
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
+
+
 @attrs.frozen
 class _Rule:
     """What one field may be; ``text`` says it to the caller."""
@@ -66,6 +82,8 @@ _RULES: Final = (
     _Rule("spec", lambda value: isinstance(value, SPEC_TYPES), "one of the kinds of grammar", optional=True),
     _Rule("backend", lambda value: isinstance(value, str), "the id of a backend, a string", optional=True),
     _Rule("stop_token_ids", _are_token_ids, "token ids, which are integers", optional=True),
+    _Rule("stop", _are_stops, f"at most {MAX_STOPS} strings of 1 to {MAX_STOP_LENGTH} characters that UTF-8 can write"),
+    _Rule("include_stop", lambda value: isinstance(value, bool), "true or false"),
     _Rule("activation", lambda value: isinstance(value, AtOffset | AfterTokens), "AtOffset or AfterTokens", True),
     _Rule("deadline_s", _is_duration, f"seconds, above 0 and at most {threading.TIMEOUT_MAX:.0f}", optional=True),
 )
@@ -97,6 +115,8 @@ def _shown(value: object) -> str:
     """The value in a message if it is a short number, else what it is: other reprs may raise."""
     if type(value) is tuple and (others := [each for each in value if not _is_integer(each)]):
         return f"a tuple with {_shown(others[0])}"
+    if type(value) is str:
+        return f"a string of {len(value)} characters"
     if type(value) is int:
         return repr(value) if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
     return repr(value) if type(value) is float else f"a value of type {type(value).__name__}"

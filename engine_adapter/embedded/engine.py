@@ -31,6 +31,7 @@ from typing import Protocol
 import attrs
 
 from engine_adapter.embedded.admission import invalid, objection
+from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.embedded.detokenize import Detokenizer
 from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
 from engine_adapter.embedded.model import ModelRunner
@@ -53,7 +54,7 @@ from engine_adapter.outcome import (
 from engine_adapter.promotion import Decision, PendingResource, Promoter
 from structout.backend import Status
 from structout.constraint import Constraint
-from structout.errors import GrammarError, reraise_users_interrupt
+from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
 from structout.grammar import Grammar
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
@@ -141,6 +142,7 @@ class Engine:
                 f"the model has {runner.logit_width} logits, the vocabulary {self.vocabulary.padded_size}: "
                 "load the vocabulary with padded_size=runner.logit_width"
             )
+        self._spelling = Spelling(self.vocabulary)
         self._runner = runner
         self._max_misses = max_misses
         self._service = service
@@ -190,7 +192,8 @@ class Engine:
             arrival=next(self._arrivals),
             state=Waiting() if request.spec is None else Blocked(),
             stop_token_ids=frozenset(stops),
-            detokenizer=Detokenizer(self.vocabulary.token),
+            detokenizer=Detokenizer(self.vocabulary.token, request.stop, include_stop=request.include_stop),
+            cuts=Cuts(self._spelling) if request.spec is not None and request.stop else None,
         )
 
     def _release_claim(self, request_id: str) -> None:
@@ -340,16 +343,20 @@ class Engine:
 
     def _take(self, new: NewToken) -> None:
         """Accepts one sampled token; ends the sequence if it was its last, or was refused."""
-        sequence, token = new.sequence, new.token
+        sequence, token, constraint = new.sequence, new.token, new.sequence.constraint
         sequence.misses = 0
-        if sequence.constraint is not None and (status := sequence.constraint.accept(token)) is not Status.OK:
-            return self._end(sequence, Failed(sequence.constraint.error_for(status, token=token)))
+        if sequence.cuts is not None and constraint is not None:
+            sequence.cuts.before(token, constraint)
+        if constraint is not None and (status := constraint.accept(token)) is not Status.OK:
+            return self._end(sequence, Failed(constraint.error_for(status, token=token)))
         if token in sequence.stop_token_ids:
             return self._finish(sequence, FinishReason.STOP, token)
         sequence.tokens.append(token)
-        sequence.text.append(sequence.detokenizer.push(token))
+        sequence.text.append(sequence.detokenizer.push(token, sequence.may_end_at))
         sequence.logprobs += [new.logprob] if new.logprob else []
-        if len(sequence.tokens) >= sequence.request.max_tokens or sequence.known > self._runner.max_len:
+        if sequence.detokenizer.stop_string is not None:
+            self._finish(sequence, FinishReason.STOP)
+        elif len(sequence.tokens) >= sequence.request.max_tokens or sequence.known > self._runner.max_len:
             self._finish(sequence, FinishReason.LENGTH)
         return None
 
@@ -362,9 +369,10 @@ class Engine:
             reason=reason,
             usage=Usage(prompt_tokens=len(sequence.request.prompt), completion_tokens=generated),
             stop_token_id=stop_token_id,
+            stop_string=sequence.detokenizer.stop_string,
         )
         constraint = sequence.constraint
-        complete = constraint is None or constraint.is_accepting
+        complete = constraint is None or finished.stop_string is not None or constraint.is_accepting
         if constraint is not None and constraint.error is not None:  # that could not be read
             return self._end(sequence, Failed(constraint.error))
         return self._end(sequence, checked(finished, complete=complete, constrained=constraint is not None))
@@ -428,11 +436,21 @@ def _started(request: Request, decision: Decision[str]) -> Result[Constraint, Gr
     """The constraint of a request whose grammar is decided; the grammar's error, or that of starting it."""
     match decision.result:
         case Ok((Grammar() as grammar,)):
-            return grammar.start(stop_token_ids=request.stop_token_ids, activation=request.activation)
+            return _started_with(grammar, request)
         case Ok(values):
             raise TypeError(f"a request waits for one grammar, not for {[type(value).__name__ for value in values]}")
         case Err() as refused:
             return refused
+
+
+def _started_with(grammar: Grammar, request: Request) -> Result[Constraint, GrammarError]:
+    if request.stop and request.include_stop and grammar.is_risky:
+        message = "a grammar of this complexity cannot end a text behind a stop string"
+        hint = "leave include_stop out, or make the grammar simpler"
+        return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword="include_stop", hint=hint))
+    # A stop string inside of tokens is tried out by taking them back.
+    longest = max((len(stop.encode()) for stop in request.stop), default=-1)
+    return grammar.start(stop_token_ids=request.stop_token_ids, max_rollback=longest + 1, activation=request.activation)
 
 
 def _delta(sequence: Sequence) -> Delta:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
+from engine_adapter.embedded.cuts import Cuts
 from engine_adapter.embedded.detokenize import Detokenizer
 from engine_adapter.outcome import Terminal, TokenLogprob
 from engine_adapter.sampling import SamplingParams
@@ -29,6 +30,11 @@ def _frozen(tokens: Iterable[int]) -> tuple[int, ...]:
         return tokens  # type: ignore[return-value]  # `admission` refuses it, with an error for the caller
 
 
+def _tuple(values: object) -> object:
+    """A list as a tuple; anything else as it is. A string stays one: its characters are no list of strings."""
+    return tuple(values) if isinstance(values, list) else values
+
+
 @attrs.frozen(kw_only=True)
 class Request:
     """What a caller asks of the engine. Holds anything; `Engine.add` says what is wrong with it.
@@ -40,7 +46,12 @@ class Request:
         sampling: how tokens are chosen.
         spec: the grammar; None for free text.
         backend: id of the backend that has to compile ``spec``; None for the first that takes it.
-        stop_token_ids: what ends the text; the vocabulary's eos ids when not given. At least one beside a ``spec``.
+        stop_token_ids: what ends the text; the vocabulary's eos ids when not given, and none if it is empty. At least
+            one beside a ``spec``.
+        stop: strings that end the text, at most 16 of 1 to 256 characters, wherever they are in tokens. With a grammar
+            one counts only where what is left is a complete text of the grammar; elsewhere it is text like any other.
+            The text ends before it. With a risky grammar (`Grammar.is_risky`) it has to begin between two tokens.
+        include_stop: whether the text ends behind the stop string instead, which may not be asked of a risky grammar.
         activation: where the grammar starts to constrain; at the first token when not given.
         deadline_s: seconds for its grammar to be compiled; the compile service's own when not given.
     """
@@ -52,6 +63,8 @@ class Request:
     spec: GrammarSpec | None = None
     backend: str | None = None
     stop_token_ids: tuple[int, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(_frozen))
+    stop: tuple[str, ...] = attrs.field(default=(), converter=_tuple)
+    include_stop: bool = False
     activation: Activation | None = None
     deadline_s: float | None = None
 
@@ -124,11 +137,12 @@ class Sequence:
         arrival: number in the order in which requests came.
         state: where it stands; assigned through `moved` alone.
         stop_token_ids: what ends it.
-        detokenizer: turns tokens into text.
+        detokenizer: turns tokens into text, up to a stop string.
+        cuts: where a stop string may end it, if it has a grammar and stop strings.
         slot: its place in the sampler's batch, once it has one.
         tokens: what was generated, without the stop token.
         logprobs: of each of ``tokens``, if asked for.
-        text: the piece of text that each of ``tokens`` completed; at the end one more, what was left incomplete.
+        text: the piece of text that each of ``tokens`` completed; at the end one more, what was held back until then.
         constraint: its matcher; None for free text and while it is blocked.
         told: how much of it events have delivered.
         misses: how often in a row its own bitmask row has missed its budget.
@@ -139,6 +153,7 @@ class Sequence:
     state: State
     stop_token_ids: frozenset[int]
     detokenizer: Detokenizer
+    cuts: Cuts | None = None
     slot: int | None = None
     tokens: list[int] = attrs.field(factory=list)
     logprobs: list[TokenLogprob] = attrs.field(factory=list)
@@ -167,6 +182,12 @@ class Sequence:
     @property
     def is_over(self) -> bool:
         return isinstance(self.state, Ended)
+
+    def may_end_at(self, cut: int) -> bool:
+        """Whether a stop string may end its text behind the first ``cut`` bytes: anywhere, without a grammar."""
+        if self.cuts is None or self.constraint is None:
+            return True
+        return self.cuts.allow(cut, self.constraint, self.tokens)
 
     def news_end(self) -> Told:
         """What will have been told once all that is new was."""

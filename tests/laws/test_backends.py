@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.masks import fill_rows
 from structout import Err, Ok, Status, Vocabulary
 from structout.backend import BitmaskRow, SupportsFork, SupportsRollback
@@ -274,3 +275,28 @@ def _compiles(name: str, spec: str) -> bool:
             return True
         case Err(error):
             pytest.fail(f"{name} lists the kind of {spec!r} and refuses it: {error}")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_text_is_complete_at_a_byte_however_its_tokens_are_cut(name: str) -> None:
+    """What a stop string relies on: a place inside a token is worth what the bytes before it are by themselves."""
+    spelling = Spelling(vocabulary())
+    for spec in specs_of(name):
+        for seed in range(4):
+            tokens = walked(name, spec, seed, 12).tokens
+            constraint = grammar(name, spec).start(max_rollback=64).unwrap()
+            cuts = Cuts(spelling)
+            for token in tokens:
+                cuts.before(token, constraint)
+                assert constraint.accept(token) is Status.OK
+            text = vocabulary().decode(tokens)
+            for cut in range(max(0, len(text) - 24), len(text) + 1):
+                assert cuts.allow(cut, constraint, tokens) == is_complete(name, spec, text[:cut]), text[:cut]
+            assert constraint.error is None
+
+
+def is_complete(name: str, spec: str, text: bytes) -> bool:
+    constraint = grammar(name, spec).start().unwrap()
+    tokens = Spelling(vocabulary()).spell(text)
+    assert tokens is not None, "the vocabulary has every byte"
+    return all(constraint.accept(token) is Status.OK for token in tokens) and constraint.is_accepting
