@@ -4,14 +4,15 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Final
 
 import attrs
 
 from engine_adapter.embedded.request import Request
-from engine_adapter.outcome import Delta, Failed, Finished, Outcome, Terminal, Usage, internal_error
+from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Outcome, Terminal, Usage, internal_error
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.serve.running import RunningEngine
-from structout.errors import GrammarError
+from structout.errors import ErrorKind, GrammarError
 from structout.observability.logs import RequestLogger
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,20 @@ async def _run(running: RunningEngine, sample: Request, index: int, arrived: asy
         arrived.put_nowait(SampleOutcome(index, Failed(internal_error(exc))))
 
 
+def failure_of(end: Terminal) -> GrammarError | None:
+    """Why it did not finish; None if it did. An abort is nobody's fault: CANCELLED."""
+    match end:
+        case Finished():
+            return None
+        case Failed(error):
+            return error
+        case Aborted():
+            return _ABORTED
+
+
+_ABORTED: Final = GrammarError(kind=ErrorKind.CANCELLED, message="the request was aborted")
+
+
 @attrs.define(eq=False)
 class Samples:
     """How the samples of one request stand, for whoever answers when all have ended.
@@ -108,14 +123,11 @@ class Samples:
 
     @property
     def error(self) -> GrammarError | None:
-        """Why the request as a whole failed: the first sample's error if all have failed, else None."""
-        errors = [end.error for end in self.ends if isinstance(end, Failed)]
-        return errors[0] if len(errors) == len(self.ends) else None
-
-    @property
-    def has_said_anything(self) -> bool:
-        """Whether there is any token, or any end but a failure: whether a reply that streams has begun."""
-        return any(self.deltas) or any(end is not None and not isinstance(end, Failed) for end in self.ends)
+        """Why the request as a whole failed: the first sample's error if all have ended and none finished."""
+        if any(end is None or isinstance(end, Finished) for end in self.ends):
+            return None
+        first = self.ends[0]
+        return None if first is None else failure_of(first)
 
     def usage(self, prompt_tokens: int) -> Usage:
         """The tokens of all: the prompt's once; of a sample that has not finished those that were delivered."""

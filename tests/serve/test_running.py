@@ -14,13 +14,18 @@ from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Outcome
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.serve.running import RunningEngine
 from structout import Choice, ErrorKind
-from structout.compile import Pending
 from structout.errors import Fault
-from structout.grammar import Grammar
-from structout.spec import GrammarSpec
-from tests.fakes import BYTES
 from tests.scripted import ScriptedRunner
-from tests.serve.support import BreakingEngine, GatedRunner, all_of, ends_once, guarded, running, scripted_engine
+from tests.serve.support import (
+    BreakingEngine,
+    GatedRunner,
+    NeverReady,
+    all_of,
+    ends_once,
+    guarded,
+    running,
+    scripted_engine,
+)
 
 GREEDY = SamplingParams(temperature=0.0)
 
@@ -31,21 +36,6 @@ def free(id: str, max_tokens: int = 5) -> Request:
 
 def picky(id: str, *options: str) -> Request:
     return Request(id=id, prompt=(3,), spec=Choice(options), sampling=GREEDY)
-
-
-class NeverReady:
-    """A compile service whose grammars stay pending."""
-
-    vocabulary = BYTES
-
-    def __init__(self) -> None:
-        self.pending: list[Pending[Grammar]] = []
-
-    def submit(
-        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
-    ) -> Pending[Grammar]:
-        self.pending.append(Pending())
-        return self.pending[-1]
 
 
 def test_a_request_says_its_deltas_and_then_its_end() -> None:
@@ -108,7 +98,7 @@ def test_closing_the_iterator_releases_a_compile_that_nobody_else_waits_for() ->
             task = asyncio.ensure_future(all_of(engine.outcomes(picky("a", "x"))))
             await asyncio.sleep(0)
             withdrawn = threading.Event()
-            service.pending[0].add_done_callback(withdrawn.set)
+            (await service.submitted.get()).add_done_callback(withdrawn.set)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert await asyncio.to_thread(withdrawn.wait, 60)
@@ -245,7 +235,7 @@ async def call(engine: RunningEngine, caller: Caller) -> list[Outcome]:
         return told
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(callers=CALLERS, breaks_at=st.none() | st.integers(0, 12), grace=st.sampled_from([None, 0.0, 60.0]))
 def test_every_reader_is_told_one_end_and_the_engine_keeps_nothing(
     callers: list[Caller], breaks_at: int | None, grace: float | None
