@@ -14,8 +14,8 @@ from grpc.aio import ServicerContext
 from engine_adapter.outcome import Aborted, Failed, internal_error
 from engine_adapter.serve.grpc.asked import Asked, Model, located
 from engine_adapter.serve.grpc.status import metadata_of, status_of
-from engine_adapter.serve.running import RunningEngine
 from engine_adapter.serve.samples import SampleOutcome, sample_ids, sampled
+from engine_adapter.serve.served import ServedModel
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
@@ -63,9 +63,8 @@ class Calls:
     A client that cancels its call, or is gone, aborts the request in the engine; so does `abort`.
     """
 
-    def __init__(self, model: Model, running: RunningEngine) -> None:
-        self._model = model
-        self._running = running
+    def __init__(self, served: ServedModel) -> None:
+        self._served = served
         self._calls: dict[str, _Call] = {}
 
     def __len__(self) -> int:
@@ -94,7 +93,7 @@ class Calls:
         await asyncio.sleep(0)  # the tasks of samples that were begun just now reach the engine
         if self._calls.get(request_id) is call:
             for sample_id in sample_ids(request_id, call.samples):
-                self._running.abort(sample_id)
+                self._served.running.abort(sample_id)
 
     async def _serve(
         self,
@@ -129,12 +128,12 @@ class Calls:
                 message_ = "there is a request with this id already"
                 return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message_, pointer="/request_id")
             # On another thread: a long text or schema takes its time, and the other calls' tokens do not wait for it.
-            match await asyncio.to_thread(method.read, message, self._model, request_id):
+            match await asyncio.to_thread(method.read, message, self._served, request_id):
                 case Err(error):
                     return error
                 case Ok(asked):
                     pass
-            replies = method.replies(message, asked, self._model)
+            replies = method.replies(message, asked, self._served)
             failed = await self._run(call, asked, replies, send)
             return await _excuse(failed, asked, replies, context, send)
 
@@ -169,7 +168,7 @@ class Calls:
                 yield SampleOutcome(index, Aborted())
             return
         call.samples = asked.n
-        async with aclosing(sampled(self._running, asked.request, asked.n)) as outcomes:
+        async with aclosing(sampled(self._served.running, asked.request, asked.n)) as outcomes:
             async for each in outcomes:
                 yield each
 

@@ -7,10 +7,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from engine_adapter.serve.grpc.asked import Model
 from engine_adapter.serve.grpc.calls import Calls
 from engine_adapter.serve.grpc.services import INFERENCE, VLLM_ENGINE, InferenceService, VllmEngineService
-from engine_adapter.serve.running import RunningEngine
+from engine_adapter.serve.served import ServedModel
 
 SERVICES: Final = (INFERENCE.full_name, VLLM_ENGINE.full_name)
 """What is served, beside health and reflection."""
@@ -26,18 +25,17 @@ class GrpcServer:
     """A server in the running event loop; `start` and `close` are called once each, in this order.
 
     Args:
-        model: what is served.
-        running: its engine, which belongs to the caller: to be closed before the server is, so that those who wait are
-            told why they end.
+        served: the model. Its engine, which runs already, belongs to the caller: to be closed before the server is, so
+            that those who wait are told why they end.
     """
 
-    def __init__(self, model: Model, running: RunningEngine) -> None:
-        self._running = running
-        self.calls = Calls(model, running)
+    def __init__(self, served: ServedModel) -> None:
+        self._running = served.running
+        self.calls = Calls(served)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # not in its stubs
         self._watch: asyncio.Task[None] | None = None
         self._server = grpc.aio.server(
-            handlers=[InferenceService(self.calls).handler(), VllmEngineService(self.calls, model, running).handler()],
+            handlers=[InferenceService(self.calls).handler(), VllmEngineService(self.calls, served).handler()],
             options=_OPTIONS,
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

@@ -17,9 +17,8 @@ from engine_adapter.serve.grpc import (
     vllm_engine_replies,
     vllm_engine_request,
 )
-from engine_adapter.serve.grpc.asked import Model
 from engine_adapter.serve.grpc.calls import Calls, Method
-from engine_adapter.serve.running import RunningEngine
+from engine_adapter.serve.served import ServedModel
 
 INFERENCE: Final[ServiceDescriptor] = inference_pb2.DESCRIPTOR.services_by_name["Inference"]
 VLLM_ENGINE: Final[ServiceDescriptor] = vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"]
@@ -52,8 +51,7 @@ class VllmEngineService:
     """``vllm.grpc.engine.VllmEngine``: what a gateway asks of an engine."""
 
     calls: Calls
-    model: Model
-    running: RunningEngine
+    served: ServedModel
 
     def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
         methods = {
@@ -73,18 +71,18 @@ class VllmEngineService:
         return vllm_engine_pb2.AbortResponse()
 
     async def health_check(self, message: Any, context: ServicerContext[Any, Any]) -> Any:
-        wrong = self.running.unavailable
+        wrong = self.served.running.unavailable
         return vllm_engine_pb2.HealthCheckResponse(healthy=wrong is None, message=wrong.message if wrong else "")
 
     async def get_model_info(self, message: Any, context: ServicerContext[Any, Any]) -> Any:
         return vllm_engine_pb2.GetModelInfoResponse(
-            model_path=self.model.name,
-            served_model_name=self.model.name,
+            model_path=self.served.name,
+            served_model_name=self.served.name,
             is_generation=True,
-            max_context_length=self.model.max_len,
-            max_req_input_len=self.model.max_len,
-            vocab_size=self.model.vocabulary.size,
-            eos_token_ids=self.model.vocabulary.eos_token_ids,
+            max_context_length=self.served.max_len,
+            max_req_input_len=self.served.max_len,
+            vocab_size=self.served.vocabulary.size,
+            eos_token_ids=self.served.vocabulary.eos_token_ids,
         )
 
 

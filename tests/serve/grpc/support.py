@@ -11,29 +11,28 @@ import grpc
 from smg_grpc_proto.generated.vllm_engine_pb2_grpc import VllmEngineStub
 
 from engine_adapter.embedded.engine import Engine
-from engine_adapter.serve.grpc.asked import Model
 from engine_adapter.serve.grpc.inference_pb2_grpc import InferenceStub
 from engine_adapter.serve.grpc.server import GrpcServer
 from engine_adapter.serve.grpc.status import ERROR_KEY
-from engine_adapter.serve.running import RunningEngine
+from engine_adapter.serve.served import ServedModel
 from structout.errors import GrammarError
 from structout.vocabulary import Vocabulary
 from tests.fakes import BYTES
-from tests.serve.support import running, scripted_engine
+from tests.serve.support import ByteTokenizer, running, scripted_engine, served_by
 
 
-class BytePrompts:
-    """A tokenizer that takes each byte for a token. A text that begins with "raise" makes it raise."""
+class BytePrompts(ByteTokenizer):
+    """Raises at a text that begins with "raise"."""
 
     def of_text(self, text: str) -> tuple[int, ...]:
         if text.startswith("raise"):
             raise RuntimeError("secret internals")
-        return tuple(text.encode())
+        return super().of_text(text)
 
 
 @attrs.frozen
 class ByteModel:
-    """The model that `ScriptedRunner` plays."""
+    """What a request's reader needs to know of the model that `ScriptedRunner` plays."""
 
     name: str = "scripted"
     vocabulary: Vocabulary = BYTES
@@ -46,8 +45,8 @@ class Served:
     """A server that runs, and what a client has of it."""
 
     server: GrpcServer
+    model: ServedModel
     engine: Engine
-    running: RunningEngine
     port: int
     channel: grpc.aio.Channel
     inference: Any
@@ -60,16 +59,17 @@ class Served:
 
 
 @asynccontextmanager
-async def served(engine: Engine | None = None, model: Model | None = None) -> AsyncIterator[Served]:
-    """Serves on a port of the system's choice until the block ends."""
+async def served(engine: Engine | None = None, **changes: Any) -> AsyncIterator[Served]:
+    """Serves on a port of the system's choice until the block ends. ``changes`` are fields of the `ServedModel`."""
     engine = engine or scripted_engine()
     async with running(engine) as engine_runs:
-        server = GrpcServer(model or ByteModel(), engine_runs)
+        model = attrs.evolve(served_by(engine_runs), **changes)
+        server = GrpcServer(model)
         port = await server.start("localhost:0")
         try:
             async with grpc.aio.insecure_channel(f"localhost:{port}") as channel:
                 stubs = (InferenceStub(channel), VllmEngineStub(channel))  # type: ignore[no-untyped-call]
-                yield Served(server, engine, engine_runs, port, channel, *stubs)
+                yield Served(server, model, engine, port, channel, *stubs)
         finally:
             await server.close()
 

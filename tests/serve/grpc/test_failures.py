@@ -25,12 +25,12 @@ from structout.compile import CompileService, Pending
 from structout.discovery import discover
 from structout.errors import CONSEQUENCES, Fault
 from structout.grammar import Grammar
-from structout.result import Err
+from structout.result import Err, Result
 from structout.spec import GrammarSpec
 from tests.fakes import BYTES, TrieMatcher, TriePlugin, trie_info
 from tests.scripted import ScriptedRunner
-from tests.serve.grpc.support import ByteModel, BytePrompts, Ending, Served, heard, served
-from tests.serve.support import GUARD_S, GatedRunner, guarded, scripted_engine
+from tests.serve.grpc.support import BytePrompts, Ending, Served, heard, served
+from tests.serve.support import GUARD_S, GatedRunner, NeverReady, guarded, scripted_engine
 
 CHOICES: Final = ["yes", "no"]
 METHODS: Final = ("Generate", "GenerateStream", "VllmEngine.Generate", "VllmEngine.Generate, whole")
@@ -190,21 +190,10 @@ def test_if_all_samples_fail_the_call_does_and_sends_nothing(n: int) -> None:
     guarded(main)
 
 
-class BrokenModel:
-    """A model whose longest sequence cannot be told: a bug of the server's own."""
-
-    name = "scripted"
-    vocabulary = BYTES
-    prompts = BytePrompts()
-
-    @property
-    def max_len(self) -> int:
-        raise RuntimeError("secret internals")
-
-
 def test_a_bug_of_the_server_is_internal_and_tells_nothing() -> None:
     async def main() -> Ending:
-        async with served(model=BrokenModel()) as server:
+        # Nobody serves a model without a vocabulary.
+        async with served(vocabulary=None) as server:
             _, end = await heard(server.vllm_engine.Generate(smg.GenerateRequest(text="hi")))
             await server.is_idle()
         return end
@@ -236,37 +225,20 @@ def test_a_client_that_cancels_aborts_its_request(method: str) -> None:
 
 
 def test_a_call_that_waits_for_its_grammar_ends_with_its_client_too() -> None:
-    service = WaitingService()
+    service = NeverReady()
 
-    async def main() -> None:
+    async def main() -> Result[Grammar, GrammarError] | None:
         async with served(Engine(ScriptedRunner(), service)) as server:
             under_way = call(server, "GenerateStream", choices=CHOICES)
-            while not service.pending:
-                await asyncio.sleep(0.01)
+            pending = await service.submitted.get()
             under_way.cancel()
             await heard(under_way)
             await server.is_idle()
+        return pending.result()
 
-    guarded(main)
-    [pending] = service.pending
-    result = pending.result()
+    result = guarded(main)
     assert isinstance(result, Err)
     assert result.error.kind is ErrorKind.CANCELLED, "nobody else waits for it"
-
-
-class WaitingService:
-    """A compile service whose grammars stay pending."""
-
-    vocabulary = BYTES
-
-    def __init__(self) -> None:
-        self.pending: list[Pending[Grammar]] = []
-
-    def submit(
-        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
-    ) -> Pending[Grammar]:
-        self.pending.append(Pending())
-        return self.pending[-1]
 
 
 def test_a_client_that_is_gone_aborts_its_request() -> None:
@@ -337,7 +309,7 @@ def test_abort_of_a_request_that_is_still_read_ends_it_before_the_engine_has_it(
     prompts = SlowPrompts()
 
     async def main() -> list[Any]:
-        async with served(model=ByteModel(prompts=prompts)) as server:
+        async with served(prompts=prompts) as server:
             under_way = aborted_call(server, "GenerateStream", n)
             await asyncio.to_thread(prompts.begun.wait, GUARD_S)
             await server.vllm_engine.Abort(smg.AbortRequest(request_ids=["a"]))
@@ -358,7 +330,7 @@ def test_while_the_engine_is_closed_calls_end_with_that_cause() -> None:
         async with served(scripted_engine(runner)) as server:
             under_way = call(server, "GenerateStream", tokens=60)
             await anext(aiter(under_way))
-            closing = asyncio.ensure_future(server.running.close(0.0))
+            closing = asyncio.ensure_future(server.model.running.close(0.0))
             replies, end = await heard(under_way)
             _, refused = await heard(call(server, "Generate"))
             runner.gate.set()

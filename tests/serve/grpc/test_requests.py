@@ -14,7 +14,7 @@ from engine_adapter.serve.grpc import inference_pb2 as vllm
 from engine_adapter.serve.grpc import inference_request, vllm_engine_request
 from engine_adapter.serve.grpc.asked import MAX_SEQUENCES, Asked, Model, Unsupported, located
 from structout import Choice, Ebnf, Err, ErrorKind, JsonObject, JsonSchema, Lark, Ok, Regex, Result, StructuralTag
-from structout.errors import GrammarError
+from structout.errors import Fault, GrammarError
 from structout.spec import GrammarSpec
 from tests.fakes import BYTES, EOS
 from tests.serve.grpc.messages import messages, names_a_field, set_at, without
@@ -43,7 +43,7 @@ def check_what_is_read(read: Read, message: Any) -> None:
         case Err(error) if error.kind is ErrorKind.ENGINE_FAILURE:
             assert "secret" not in str(error.to_json())
         case Err(error):
-            assert error.consequence.grpc_code == "INVALID_ARGUMENT"
+            assert error.fault is Fault.CALLER
             assert error.pointer is not None
             assert names_a_field(message, error.pointer), error
 
@@ -214,7 +214,6 @@ def test_values_that_change_nothing_are_no_reason_to_refuse() -> None:
         (vllm.GenerateRequest(), ""),
         (vllm.GenerateRequest(text=""), "/text"),
         (vllm.GenerateRequest(token_ids=vllm.TokenIds()), "/token_ids/ids"),
-        (vllm.GenerateRequest(text="hi", model="other"), "/model"),
         (vllm.GenerateRequest(text="hi", temperature=-1.0), "/temperature"),
         (vllm.GenerateRequest(text="hi", temperature=float("nan")), "/temperature"),
         (vllm.GenerateRequest(text="hi", sampling=vllm.RandomSampling(top_p=2.0)), "/sampling/top_p"),
@@ -231,6 +230,12 @@ def test_values_that_change_nothing_are_no_reason_to_refuse() -> None:
 def test_what_cannot_be_is_found_where_it_stands(message: vllm.GenerateRequest, pointer: str) -> None:
     error = refused(inference_request.read(message, MODEL, "a"))
     assert (error.kind, error.pointer) == (ErrorKind.INVALID_SPEC, pointer)
+
+
+def test_another_model_is_not_served_here() -> None:
+    error = refused(inference_request.read(vllm.GenerateRequest(text="hi", model="other"), MODEL, "a"))
+    assert (error.kind, error.pointer) == (ErrorKind.UNAVAILABLE, "/model")
+    assert "scripted" in (error.hint or "")
 
 
 def test_one_reply_has_room_for_one_answer() -> None:

@@ -18,7 +18,7 @@ from engine_adapter.serve.grpc.inference_pb2 import GenerateRequest, RandomSampl
 from engine_adapter.serve.grpc.server import GrpcServer
 from engine_adapter.serve.grpc.services import VLLM_ENGINE
 from tests.fakes import BYTES, EOS
-from tests.serve.grpc.support import ByteModel, Ending, Served, heard, served
+from tests.serve.grpc.support import Ending, Served, heard, served
 from tests.serve.support import guarded, scripted_engine
 
 SERVED = {"Generate", "Abort", "HealthCheck", "GetModelInfo"}
@@ -143,7 +143,7 @@ def test_reflection_lists_what_is_served_and_describes_it() -> None:
 def test_a_port_that_is_taken_is_an_error() -> None:
     async def main() -> None:
         async with served() as server:
-            other = GrpcServer(ByteModel(), server.running)
+            other = GrpcServer(server.model)
             with pytest.raises(OSError, match="cannot be served on"):
                 await other.start(f"localhost:{server.port}")
             await other.close()
