@@ -1,6 +1,7 @@
 """What clients send becomes a request of the engine, or an error that points at the field."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.fakes import BYTES, EOS
 from tests.serve.grpc.messages import messages, names_a_field, set_at, without
 from tests.serve.grpc.support import ByteModel
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "grpc.md"
 MODEL = ByteModel()
 GREEDY = SamplingParams(temperature=0.0)
 TAG = '{"format": {"type": "any_text"}}'
@@ -180,6 +182,13 @@ def test_a_field_of_the_second_dialect_that_is_not_supported_is_named(field: Uns
     message = smg.GenerateRequest(text="hi")
     set_at(message, field.path)
     check_refused(vllm_engine_request.read(message, MODEL, "a"), field)
+
+
+@pytest.mark.parametrize("dialect", [inference_request, vllm_engine_request])
+def test_the_manual_names_every_field_that_is_refused(dialect: Any) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for field in dialect.UNSUPPORTED:
+        assert f"`{field.path.rpartition('/')[2]}`" in page, field.path
 
 
 def check_refused(result: Result[Asked, GrammarError], field: Unsupported) -> None:
