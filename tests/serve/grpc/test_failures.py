@@ -224,6 +224,21 @@ def test_a_client_that_cancels_aborts_its_request(method: str) -> None:
     guarded(main)
 
 
+def test_a_deadline_that_passes_aborts_the_request() -> None:
+    runner = GatedRunner()
+
+    async def main() -> Ending:
+        async with served(scripted_engine(runner)) as server:
+            stopping = StoppingCriteria(max_new_tokens=60, ignore_eos=True)
+            message = GenerateRequest(text="hi", stopping=stopping)
+            _, end = await heard(server.inference.GenerateStream(message, timeout=0.5))
+            runner.gate.set()
+            await server.is_idle()
+        return end
+
+    assert guarded(main).code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
 def test_a_call_that_waits_for_its_grammar_ends_with_its_client_too() -> None:
     service = NeverReady()
 
