@@ -1,0 +1,72 @@
+"""The application: which path does what."""
+
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from engine_adapter.serve.http.asking import unknown_model
+from engine_adapter.serve.http.chat import read_chat
+from engine_adapter.serve.http.completions import read_completion
+from engine_adapter.serve.http.endpoint import GenerationEndpoint
+from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.served import ServedModel
+
+
+def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) -> Starlette:
+    """An ASGI application that serves one model.
+
+    Args:
+        served: the model; its engine runs already, and belongs to the caller.
+        metrics: what ``/metrics`` shows.
+    """
+
+    async def health(request: Request) -> Response:
+        """200 while requests are taken, else the error that they would get."""
+        error = served.running.unavailable
+        return JSONResponse({"status": "ok"}) if error is None else error_response(error)
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_model(served)]})
+
+    async def model(request: Request) -> Response:
+        name = request.path_params["name"]
+        return JSONResponse(_model(served)) if name == served.name else error_response(unknown_model(name, served))
+
+    async def show_metrics(request: Request) -> Response:
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", GenerationEndpoint(served, read_chat), methods=["POST"]),
+            Route("/v1/completions", GenerationEndpoint(served, read_completion), methods=["POST"]),
+            Route("/v1/models", models),
+            Route("/v1/models/{name:path}", model),
+            Route("/health", health),
+            Route("/metrics", show_metrics),
+        ],
+        exception_handlers={HTTPException: _no_such_route},
+    )
+
+
+def _model(served: ServedModel) -> dict[str, Any]:
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "structout",
+        "max_model_len": served.max_len,
+    }
+
+
+async def _no_such_route(request: Request, exc: Exception) -> Response:
+    """What the router refuses: there is no such path, or it has no such method. No request got as far as an error of
+    ours, so the status is the router's."""
+    assert isinstance(exc, HTTPException), "registered for these alone"
+    message = f"{request.method} {request.url.path} is not served here"
+    error = {"message": message, "type": "invalid_request_error", "code": "not_found", "param": None}
+    return JSONResponse({"error": error}, status_code=exc.status_code, headers=exc.headers)

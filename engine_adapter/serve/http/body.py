@@ -1,0 +1,89 @@
+"""Reading a body: bytes, JSON, fields of the right types; or what is wrong with it and where."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from engine_adapter.serve.http.fields import refused_field
+from structout.errors import ErrorKind, GrammarError
+from structout.parsing.fields import CARRIERS
+from structout.parsing.json_text import read_json
+from structout.parsing.limits import SpecLimits
+from structout.parsing.problems import child, describe
+from structout.result import Err, Ok, Result
+
+MAX_BODY_BYTES: Final = 16 * 2**20
+"""Most bytes of a request's body."""
+
+_LIMITS: Final = SpecLimits(max_text_bytes=MAX_BODY_BYTES, max_depth=96)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_body(body: bytes) -> Result[dict[str, Any], GrammarError]:
+    """The request as a JSON object."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        return Err(_invalid(f"the body is not UTF-8 at byte {exc.start}", ""))
+    return read_json(text, what="the body", limits=_LIMITS, pointer="").and_then(lambda read: _object(read.value))
+
+
+def _object(value: object) -> Result[dict[str, Any], GrammarError]:
+    if isinstance(value, dict):
+        return Ok(value)
+    return Err(_invalid(f"the body must be an object, not {describe(value)}", ""))
+
+
+def read_fields(body: Mapping[str, Any], model: type[M]) -> Result[M, GrammarError]:
+    """The fields that ``model`` knows, with their types checked; an error if another would change the answer.
+
+    Members of `structout.parsing.fields.CARRIERS` count as fields of the request where it has none of that name.
+    """
+    fields = flattened(body)
+    if (error := refused_field(fields, tuple(model.model_fields))) is not None:
+        return Err(error)
+    try:
+        return Ok(model.model_validate(fields))
+    except ValidationError as exc:
+        return Err(_from_validation(exc, fields))
+
+
+def flattened(body: Mapping[str, Any]) -> dict[str, Any]:
+    carried = [carrier for name in CARRIERS if isinstance(carrier := body.get(name), Mapping)]
+    return {name: value for layer in (*carried, body) for name, value in layer.items()}
+
+
+def _from_validation(exc: ValidationError, fields: Mapping[str, Any]) -> GrammarError:
+    """The first thing that pydantic found, in our terms."""
+    first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = _path(first["loc"], fields)
+    reason = first["msg"][:1].lower() + first["msg"][1:]
+    if first["type"] == "missing":
+        return _invalid(f"{path[-1]} is missing", child("", *path))
+    where = ".".join(map(str, path)) or "the request"
+    return _invalid(f"{where}: {reason}", child("", *path))
+
+
+def _path(loc: Sequence[str | int], fields: Mapping[str, Any]) -> list[str | int]:
+    """The part of pydantic's location that leads through the request: between its steps are names of types."""
+    path: list[str | int] = []
+    here: Any = fields
+    for index, step in enumerate(loc):
+        match here, step:
+            case (dict(), str()) if step in here:
+                here = here[step]
+            case list(), int():
+                here = here[step]
+            case dict(), str() if index == len(loc) - 1:
+                pass  # what is missing
+            case _:
+                continue
+        path.append(step)
+    return path
+
+
+def _invalid(message: str, pointer: str) -> GrammarError:
+    keyword = pointer.rpartition("/")[2] or None
+    return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, pointer=pointer, keyword=keyword)

@@ -1,0 +1,124 @@
+"""An endpoint for generation, as an ASGI application: reads a body, answers it, and stops when the client has gone."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from engine_adapter.outcome import internal_error
+from engine_adapter.serve.http.answering import answer
+from engine_adapter.serve.http.asking import Asked
+from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
+from engine_adapter.serve.http.errors import error_response, log_error
+from engine_adapter.serve.served import ServedModel
+from structout.errors import ErrorKind, GrammarError
+from structout.result import Err, Ok, Result
+
+logger = logging.getLogger(__name__)
+
+Reader: TypeAlias = Callable[[Mapping[str, Any], ServedModel, str], Result[Asked, GrammarError]]
+"""Makes what is asked of a body; the last argument is the request's id."""
+
+REQUEST_ID_HEADER = "x-request-id"
+
+
+@attrs.frozen(eq=False)
+class GenerationEndpoint:
+    """Answers the requests to one path with what ``read`` makes of them.
+
+    Every reply has the request's id in a header; the log has it too.
+    """
+
+    served: ServedModel
+    read: Reader
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = uuid.uuid4().hex
+        body = await _body(scope, receive)
+        if body is None:
+            return
+        exchange = _Exchange(scope, send, request_id)
+        answering = asyncio.ensure_future(self._answer(body, exchange))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answering.cancel()
+            leaving.cancel()
+            await asyncio.gather(answering, leaving, return_exceptions=True)
+
+    async def _answer(self, body: bytes | GrammarError, exchange: "_Exchange") -> None:
+        """Answers, also if something of ours is wrong."""
+        try:
+            # On another thread: reading a large schema, or laying out a long chat, would hold up everybody.
+            match body if isinstance(body, GrammarError) else await asyncio.to_thread(self._read, body, exchange.id):
+                case GrammarError() as error:
+                    log_error(error, exchange.id)
+                    await exchange.respond(error_response(error))
+                case asked:
+                    await answer(asked, self.served.running, exchange.respond)
+        except ClientDisconnect:
+            return
+        except Exception as exc:
+            error = internal_error(exc)
+            log_error(error, exchange.id)
+            if not exchange.has_begun:
+                await exchange.respond(error_response(error))
+
+    def _read(self, body: bytes, request_id: str) -> Asked | GrammarError:
+        match read_body(body).and_then(lambda fields: self.read(fields, self.served, request_id)):
+            case Ok(asked):
+                return asked
+            case Err(error):
+                return error
+
+
+@attrs.define(eq=False)
+class _Exchange:
+    """One request and the way back to who sent it."""
+
+    scope: Scope
+    send: Send
+    id: str
+    has_begun: bool = False
+
+    async def respond(self, response: Response) -> None:
+        self.has_begun = True
+        response.headers[REQUEST_ID_HEADER] = self.id
+        await response(self.scope, _nothing, self.send)
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes | GrammarError | None:
+    """The whole body; an error if it is too long, None if the client has left."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in HttpRequest(scope, receive).stream():
+            size += len(part)
+            if size <= MAX_BODY_BYTES:
+                parts.append(part)
+    except ClientDisconnect:
+        return None
+    if size > MAX_BODY_BYTES:
+        message = f"the body is longer than {MAX_BODY_BYTES} bytes"
+        return GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, pointer="")
+    return b"".join(parts)
+
+
+async def _left(receive: Receive) -> None:
+    """Returns when the client has left; after the body that is all a client can do."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _nothing() -> Message:
+    """For a response that would watch for the client itself: there is one who does."""
+    await asyncio.Event().wait()
+    raise AssertionError("the event is never set")

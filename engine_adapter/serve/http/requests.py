@@ -1,0 +1,96 @@
+"""The fields that are read of a request, and their types. Ranges are checked by whoever uses the value."""
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+MAX_N: Final = 128
+"""Most answers to one request, as in OpenAI's API."""
+
+
+class Strict(BaseModel):
+    """Takes no text for a number; leaves alone what it does not know."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = None
+
+
+class CommonRequest(Strict):
+    """What chats and completions have in common. ``top_k``, ``min_p`` and ``min_tokens`` are extensions, as vLLM has
+    them."""
+
+    model: str | None = None
+    n: int | None = Field(None, ge=1, le=MAX_N)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    min_tokens: int | None = Field(None, ge=0)
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    stop: list[str] | None = None
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, str | list):
+            raise PydanticCustomError("stop", "a text or a list of texts is needed")
+        return [value] if isinstance(value, str) else value
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(Strict):
+    """One message. What a template may know besides is kept."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: list[TextPart] | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _in_parts(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, str | list):
+            raise PydanticCustomError("content", "a text or a list of parts is needed")
+        return [TextPart(type="text", text=value)] if isinstance(value, str) else value
+
+    def for_template(self) -> dict[str, Any]:
+        """The message as chat templates know it: its content one text, a developer's message one of the system."""
+        content = "".join(part.text for part in self.content or ())
+        role = "system" if self.role == "developer" else self.role
+        return {**(self.model_extra or {}), "role": role, "content": content}
+
+
+class ChatRequest(CommonRequest):
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+class CompletionRequest(CommonRequest):
+    prompt: str | list[int]
+    logprobs: int | None = None
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _only_one(cls, value: Any) -> Any:
+        """A list of one prompt is that prompt."""
+        if isinstance(value, list) and value and isinstance(value[0], str | list):
+            if len(value) > 1:
+                raise PydanticCustomError("prompts", "several prompts in one request are not supported: send one each")
+            value = value[0]
+        if isinstance(value, str) or (isinstance(value, list) and all(type(token) is int for token in value)):
+            return value
+        raise PydanticCustomError("prompt", "a text or a list of token ids is needed")

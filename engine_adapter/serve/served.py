@@ -1,0 +1,107 @@
+"""A model that is served: what every endpoint needs of it, whatever its protocol."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from engine_adapter.embedded.local import Local
+from engine_adapter.serve.running import RunningEngine
+from structout.errors import ErrorKind, GrammarError, describe_exception
+from structout.result import Err, Ok, Result
+from structout.vocabulary import Vocabulary
+
+Message: TypeAlias = Mapping[str, Any]
+"""``role``, ``content`` (text) and what else a chat template may know: ``name``, ``tool_calls``, ``tool_call_id``."""
+
+_NO_TEMPLATE: Final = GrammarError(
+    kind=ErrorKind.UNSUPPORTED,
+    message="the model has no chat template",
+    hint="send the whole prompt to /v1/completions",
+)
+
+
+class Prompts(Protocol):
+    """Turns what clients send into token ids. Safe to use from any thread; may take long enough to want one."""
+
+    def of_text(self, text: str) -> tuple[int, ...]:
+        """The token ids of a text."""
+        ...
+
+    def of_chat(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
+    ) -> Result[tuple[int, ...], GrammarError]:
+        """The token ids of a conversation in which the model is to answer, or why it cannot be laid out."""
+        ...
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ServedModel:
+    """A model and the engine that runs it.
+
+    Attributes:
+        name: what clients call it.
+        vocabulary: its tokens.
+        prompts: its tokenizer and chat template.
+        max_len: most tokens of prompt and answer together.
+        running: the engine.
+    """
+
+    name: str
+    vocabulary: Vocabulary
+    prompts: Prompts
+    max_len: int
+    running: RunningEngine
+
+
+def served_locally(local: Local) -> ServedModel:
+    """A model that was opened in this process, by the name that it was asked for by. Its engine is not started yet."""
+    return ServedModel(
+        name=local.loaded.name,
+        vocabulary=local.vocabulary,
+        prompts=TokenizerPrompts(local.loaded.tokenizer),
+        max_len=local.loaded.runner.max_len,
+        running=RunningEngine(local.engine),
+    )
+
+
+class TokenizerPrompts:
+    """`Prompts` by a Hugging Face tokenizer and the chat template that comes with it."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._lock = threading.Lock()  # fast tokenizers raise when two threads use them at once
+
+    def of_text(self, text: str) -> tuple[int, ...]:
+        with self._lock:
+            return tuple(self._tokenizer.encode(text))
+
+    def of_chat(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
+    ) -> Result[tuple[int, ...], GrammarError]:
+        if not self._tokenizer.chat_template:
+            return Err(_NO_TEMPLATE)
+        try:
+            with self._lock:
+                return Ok(self._laid_out(messages, tools))
+        except Exception as exc:  # a template is a program by whoever made the model
+            return Err(_refused_by_template(exc))
+
+    def _laid_out(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> tuple[int, ...]:
+        text = self._tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            tools=[dict(tool) for tool in tools] if tools else None,
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def _refused_by_template(exc: Exception) -> GrammarError:
+    """What a template itself raises is written for whoever wrote the messages; what else goes wrong in it is not."""
+    reason = f": {exc.message}" if isinstance(exc, TemplateError) and exc.message else ""
+    message = f"the model's chat template cannot lay out these messages{reason}"
+    return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, detail=describe_exception(exc))
