@@ -1,11 +1,11 @@
 """One walk over a schema, in which everything that has to be known of it is found out."""
 
+import threading
 import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -37,22 +37,27 @@ class Examination:
     narrowed: tuple[Finding, ...]
 
 
-_ahead: Final[WeakKeyDictionary[JsonSchema, Examination]] = WeakKeyDictionary()
+class _Ahead(threading.local):
+    """What a thread has examined last, if it has not been used."""
+
+    last: tuple[JsonSchema, Examination] | None = None
+
+
+_ahead: Final = _Ahead()
 
 
 def examine_ahead(spec: JsonSchema) -> Result[Examination, GrammarError]:
-    """`examine`, for who only wants to know whether llguidance may take a schema: it is likely to be compiled next, and
-    is not examined twice for that."""
+    """`examine`, for who only wants to know whether llguidance may take a schema: this thread is likely to compile it
+    next, and does not examine it twice for that."""
     examined = examine(spec)
-    if isinstance(examined, Ok):
-        _ahead[spec] = examined.value
+    _ahead.last = (spec, examined.value) if isinstance(examined, Ok) else None
     return examined
 
 
 def examined_once(spec: JsonSchema) -> Result[Examination, GrammarError]:
-    """What was examined ahead, for one caller to use up; else `examine`."""
-    ahead = _ahead.pop(spec, None)
-    return examine(spec) if ahead is None else Ok(ahead)
+    """What was examined ahead, to be used up; else `examine`."""
+    ahead, _ahead.last = _ahead.last, None
+    return Ok(ahead[1]) if ahead is not None and ahead[0] is spec else examine(spec)
 
 
 def examine(spec: JsonSchema) -> Result[Examination, GrammarError]:

@@ -34,7 +34,9 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_CLASS_TOKEN: Final = re.compile(r"\[:\^?\w+:\]|\[\^?\]?|\]|\\(?:[pPxuU]\{[^}]*\}|[pP].|.)|.", re.DOTALL)
+_CLASS_TOKEN: Final = re.compile(
+    r"\[:\^?\w+:\]|(?:\\(?:[xuU]\{[^}]*\}|.)|[^\\\[\]-])-\[|\[\^?\]?|\]|\\(?:[pPxuU]\{[^}]*\}|[pP].|.)|.", re.DOTALL
+)
 
 # How many states one occurrence of such a class has, as measured: UTF-8 makes a tree of it.
 _WORD_STATES: Final = 320
@@ -88,8 +90,7 @@ def read(pattern: str) -> Result[Pattern, GrammarError]:
             return Err(invalid("a '[' is not closed", token.offset))
     if depth:
         return Err(invalid("a '(' is not closed", len(pattern)))
-    has_flags = any(token.kind == "open" and token.text.endswith(":") and token.text != "(?:" for token in tokens)
-    texts = (token.text if has_flags else _without_marker(token) for token in tokens)
+    texts = (token.text if any(map(_sets_flags, tokens)) else _without_marker(token) for token in tokens)
     return Ok(Pattern("".join(texts), _size(tokens)))
 
 
@@ -146,6 +147,11 @@ def _unanchored(tokens: list[Token]) -> list[Token]:
         if not redundant:
             kept.append(token)
     return kept
+
+
+def _sets_flags(token: Token) -> bool:
+    """Whether a dot may mean something else behind it."""
+    return token.kind == "switch" or (token.kind == "open" and token.text.endswith(":") and token.text != "(?:")
 
 
 def _without_marker(token: Token) -> str:
