@@ -145,13 +145,22 @@ class Grammar:
     def vocabulary(self) -> Vocabulary:
         return self.backend.vocabulary
 
+    @property
+    def can_serialize(self) -> bool:
+        """Whether its backend has a way to write it, and to read it again."""
+        try:
+            is_readable = isinstance(self.backend.backend, SupportsDeserialization)
+            return is_readable and isinstance(self.compiled, SupportsSerialization)
+        except BaseException as exc:  # a property of the plugin's raised
+            reraise_users_interrupt(exc)
+            return False
+
     def serialize(self) -> bytes | None:
-        """What `BoundBackend.load` makes this grammar of again, for the same spec and vocabulary; None if the backend
+        """What `BoundBackend.load` makes this grammar of again, for the same spec and vocabulary; None if the plugin
         has no such way, or it fails."""
         try:
-            if not isinstance(self.backend.backend, SupportsDeserialization):
-                return None
-            data: object = self.compiled.serialize() if isinstance(self.compiled, SupportsSerialization) else None
+            compiled: object = self.compiled
+            data: object = compiled.serialize() if isinstance(compiled, SupportsSerialization) else None
         except BaseException as exc:
             reraise_users_interrupt(exc)
             logger.exception("a grammar of %s cannot be serialized", self.backend.id)

@@ -229,7 +229,7 @@ class CompileService:
         for waiter in self._jobs.finish(job, done.result, keeps_grammar=not done.is_isolated):
             waiter.settle(done.result)
         if self._store and done.to_store:
-            self._store.put(job.key, done.to_store)
+            self._store.put(*done.to_store)
         if job.lane is not Lane.QUICK:
             self._releasing.soon()
         event = CompileEvent(

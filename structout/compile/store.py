@@ -6,7 +6,10 @@ run; what is damaged is removed and compiled again.
 """
 
 import contextlib
+import functools
 import hashlib
+import importlib.metadata
+import itertools
 import json
 import logging
 import os
@@ -20,10 +23,13 @@ from typing import Any, Final
 import attrs
 
 from structout.compile.jobs import Key
+from structout.compile.sandbox import Tried
 
 logger = logging.getLogger(__name__)
 
-_FORMAT: Final = 1
+SHARE: Final = 16
+"""One grammar may take one in `SHARE` bytes; as much is written before the files are counted again."""
+_FORMAT: Final = 2
 _SUFFIX: Final = ".grammar"
 
 
@@ -32,18 +38,16 @@ class Stored:
     """A grammar on disk.
 
     Attributes:
-        backend: id of the backend that compiled it.
+        tried: what the sandbox found out about it, and the grammar as data.
         is_risky: see `structout.grammar.Grammar`.
-        data: for `structout.grammar.BoundBackend.load`.
     """
 
-    backend: str = attrs.field(validator=attrs.validators.instance_of(str))
+    tried: Tried
     is_risky: bool = attrs.field(validator=attrs.validators.instance_of(bool))
-    data: bytes = attrs.field(repr=False)
 
 
 class GrammarStore:
-    """A folder of grammars, the most recently used ones. Safe to use from any thread, and by several processes at once.
+    """A folder of grammars, those that were put there last. Safe to use from any thread, and by several processes.
 
     A disk that is full or fails costs time, never a request: that is logged, and nothing is stored.
 
@@ -64,12 +68,14 @@ class GrammarStore:
         self._folder = folder
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._hits = 0
+        self._uncounted = max_bytes  # what an earlier start has left
+        self._hits = itertools.count()
+        self._hit_count = 0
 
     @property
     def hits(self) -> int:
         """How many grammars were read so far."""
-        return self._hits
+        return self._hit_count
 
     def get(self, key: Key) -> Stored | None:
         """What was put under this key; None if there is nothing, or it is damaged."""
@@ -85,21 +91,24 @@ class GrammarStore:
         if stored is None:
             self.remove(key)
             return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the most recently used are kept
-        with self._lock:
-            self._hits += 1
+        self._hit_count = next(self._hits) + 1
         return stored
 
     def put(self, key: Key, stored: Stored) -> None:
-        """Keeps a grammar, and removes what has not been used for longest where there is no room."""
-        head = {"format": _FORMAT, "backend": stored.backend, "is_risky": stored.is_risky, "sha256": _sum(stored.data)}
-        written = json.dumps(head).encode() + b"\n" + stored.data
-        if len(written) > self._max_bytes:
+        """Keeps a grammar, and removes what was put there first where there is no room."""
+        data = stored.tried.data or b""
+        head = {
+            "owner": _owner(),
+            "tried": attrs.asdict(attrs.evolve(stored.tried, data=None)),
+            "is_risky": stored.is_risky,
+            "sha256": _sum(data),
+        }
+        written = json.dumps(head).encode() + b"\n" + data
+        if not data or len(written) > self._max_bytes // SHARE:
             return
         try:
             _write(self._path(key), written)
-            self._make_room()
+            self._make_room(len(written))
         except OSError as exc:
             logger.warning("a grammar cannot be stored: %s", exc)
 
@@ -112,12 +121,17 @@ class GrammarStore:
         said = json.dumps(attrs.astuple(key)).encode()
         return self._folder / f"{hashlib.sha256(said).hexdigest()}{_SUFFIX}"
 
-    def _make_room(self) -> None:
+    def _make_room(self, written: int) -> None:
+        """Counts the files now and then, for others may write too, and removes some if there are too many."""
         with self._lock:
+            self._uncounted += written
+            if self._uncounted <= self._max_bytes // SHARE:
+                return
+            self._uncounted = 0
             files = sorted(self._files(), key=lambda each: each[1].st_mtime_ns)
             taken = sum(found.st_size for _, found in files)
             for path, found in files:
-                if taken <= self._max_bytes:
+                if taken <= self._max_bytes - self._max_bytes // SHARE:
                     return
                 path.unlink(missing_ok=True)
                 taken -= found.st_size
@@ -129,6 +143,14 @@ class GrammarStore:
                 yield path, path.stat()
 
 
+@functools.cache
+def _owner() -> list[str | int]:
+    """What a file is for beside its key: this format, and what a spec means to this version."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return [_FORMAT, importlib.metadata.version("structout")]
+    return [_FORMAT, "not installed"]
+
+
 def _sum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -137,9 +159,9 @@ def _read(line: bytes, data: bytes) -> Stored | None:
     """What a file says; None if it is damaged."""
     try:
         head: dict[str, Any] = json.loads(line)
-        if head["format"] != _FORMAT or head["sha256"] != _sum(data):
+        if head["owner"] != _owner() or head["sha256"] != _sum(data):
             return None
-        return Stored(head["backend"], head["is_risky"], data)
+        return Stored(Tried(**head["tried"] | {"data": data}), head["is_risky"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 

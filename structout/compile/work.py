@@ -9,7 +9,7 @@ import attrs
 
 from structout.compile.backends import BoundBackends
 from structout.compile.failures import own_failure
-from structout.compile.jobs import Job
+from structout.compile.jobs import Job, Key
 from structout.compile.lanes import Lane
 from structout.compile.risk import (
     BOUNDS,
@@ -23,6 +23,7 @@ from structout.compile.risk import (
     measures_of,
 )
 from structout.compile.sandbox import Sandbox, Tried
+from structout.compile.sandbox.installed import versions
 from structout.compile.sizes import spec_bytes
 from structout.compile.store import GrammarStore, Stored
 from structout.compile.trying import try_candidates
@@ -32,7 +33,7 @@ from structout.grammar import BoundBackend, Grammar
 from structout.observability.tracing import NO_TRACER, Span, Tracer, set_outcome
 from structout.processes import Stop
 from structout.result import Err, Ok, Result
-from structout.selection import rank
+from structout.selection import rank, refusal
 from structout.spec import Choice, GrammarSpec
 
 logger = logging.getLogger(__name__)
@@ -65,14 +66,14 @@ class Done:
         backend: id of the backend that was tried last, or that the request named; None if there is none.
         risk: the spec's class for that backend; None if it was not measured.
         is_isolated: whether the result came from elsewhere, and lives as long as who uses it: no cache keeps it.
-        to_store: the grammar as data, if it is worth keeping for the next start.
+        to_store: the grammar as data, and its key, if it is worth keeping for the next start.
     """
 
     backend: str | None
     result: Result[Grammar, GrammarError]
     risk: RiskClass | None = None
     is_isolated: bool = False
-    to_store: Stored | None = None
+    to_store: tuple[Key, Stored] | None = None
 
 
 class _BelongsTo(Exception):
@@ -104,6 +105,7 @@ class Workshop:
         tracer: Tracer = NO_TRACER,
     ) -> None:
         self._registry = registry
+        self._installed = versions(registry)
         self._backends = backends
         self._sandbox = sandbox
         self._isolate = isolate
@@ -131,8 +133,8 @@ class Workshop:
     def _do(self, job: Job, backend: str | None) -> Done | Lane:
         if job.lane in (Lane.MODERATE, Lane.HEAVY):
             return self._tried(job, backend)
-        if self._store and (grammar := self._stored(job, self._store)):
-            return Done(grammar.backend.id, Ok(grammar), RiskClass.RISKY)
+        if self._store and (done := self._stored(job, self._store)):
+            return done
         if job.lane is Lane.LONG and (error := self._measured_elsewhere(job)):
             return Done(backend, Err(error))
         try:
@@ -140,20 +142,24 @@ class Workshop:
         except _BelongsTo as elsewhere:
             return elsewhere.lane
 
-    def _stored(self, job: Job, store: GrammarStore) -> Grammar | None:
-        """The grammar that an earlier start has stored, if its backend may still take the spec and can read it."""
-        if (stored := store.get(job.key)) is None:
-            return None
-        ranking = rank(job.spec, self._registry, backend=job.key.backend)
-        if isinstance(ranking, Err) or stored.backend not in (each.info.id for each in ranking.value.candidates):
-            return None
-        match self.backend(stored.backend).and_then(lambda bound: bound.load(job.spec, stored.data)):
-            case Ok(grammar):
-                return attrs.evolve(grammar, is_risky=stored.is_risky)
-            case Err(error):
-                logger.warning("a stored grammar is compiled again: %s: %s", error, error.detail)
-                store.remove(job.key)
+    def _stored(self, job: Job, store: GrammarStore) -> Done | None:
+        """What an earlier start has stored, if it is of the backend that is to be asked first, and can still be had."""
+        match rank(job.spec, self._registry, backend=job.key.backend):
+            case Err():
                 return None
+            case Ok(ranking):
+                first = next((each for each in ranking.candidates if not refusal(each, job.spec)), None)
+        if first is None or (stored := store.get(key := self._stored_key(job, first))) is None:
+            return None
+        # Removed first: should loading it never end, it is not tried again at the next start.
+        store.remove(key)
+        loaded = self._loaded(job, stored.tried)
+        return self._through(job, stored.tried, loaded, is_risky=stored.is_risky) if isinstance(loaded, Ok) else None
+
+    def _stored_key(self, job: Job, backend: RegisteredBackend) -> Key:
+        """Of a grammar by one backend, whether or not the request has named it."""
+        installed = self._installed.get(backend.info.id, "")
+        return attrs.evolve(job.key, backend=backend.info.id, installed=installed)
 
     def _measured_elsewhere(self, job: Job) -> GrammarError | None:
         """Has a job's spec measured in the sandbox; why that failed if it did."""
@@ -204,37 +210,50 @@ class Workshop:
         sandbox = self._sandbox
         match _asked(job, lambda due: sandbox.run(job.spec, backend=backend, stop=job.stop, due=due)):
             case Ok(tried):
-                return self._through(job, tried)
+                is_risky = self._risk(job, tried.backend).risk_class is not RiskClass.PLAIN
+                return self._through(job, tried, self._loaded(job, tried), is_risky=is_risky)
             case Err(error):
                 return Done(error.backend or backend, Err(error), RiskClass.RISKY)
 
-    def _through(self, job: Job, tried: Tried) -> Done:
-        """Compiles a spec that came through the sandbox: elsewhere if that is wanted, else here."""
+    def _through(self, job: Job, tried: Tried, loaded: Result[Grammar, GrammarError] | None, *, is_risky: bool) -> Done:
+        """What becomes of a grammar that came through the sandbox: it is compiled elsewhere if that is wanted; else it
+        is what was loaded, or compiled here. It is marked if its masks may take long."""
+        if not isinstance(loaded, Ok):
+            tried = attrs.evolve(tried, data=None)
         isolated = self._isolate(job.spec, tried, job.stop) if self._isolate else None
         if isolated is not None:
             return Done(tried.backend, isolated, RiskClass.RISKY, is_isolated=True)
-        # Its masks may take long.
-        is_risky = self._risk(job, tried.backend).risk_class is not RiskClass.PLAIN
-        compiled = self.backend(tried.backend).and_then(lambda bound: _read_or_compiled(bound, job.spec, tried.data))
-        result = compiled.map(lambda grammar: attrs.evolve(grammar, is_risky=is_risky))
-        to_store = None
-        if tried.data is not None and isinstance(result, Ok):
-            to_store = Stored(tried.backend, is_risky, tried.data)
-        return Done(tried.backend, result, RiskClass.RISKY, to_store=to_store)
+        result: Result[Grammar, GrammarError] = (
+            loaded
+            if isinstance(loaded, Ok)
+            else self.backend(tried.backend).and_then(lambda bound: bound.compile(job.spec))
+        )
+        return Done(
+            tried.backend,
+            result.map(lambda grammar: attrs.evolve(grammar, is_risky=is_risky)),
+            RiskClass.RISKY,
+            to_store=self._worth_storing(job, tried, is_risky=is_risky),
+        )
+
+    def _loaded(self, job: Job, tried: Tried) -> Result[Grammar, GrammarError] | None:
+        """The grammar that a worker has handed over, or an earlier start has stored; None if there is none."""
+        if (data := tried.data) is None:
+            return None
+        loaded = self.backend(tried.backend).and_then(lambda bound: bound.load(job.spec, data))
+        if isinstance(loaded, Err):
+            logger.warning("a grammar that was tried cannot be read: %s: %s", loaded.error, loaded.error.detail)
+        return loaded
+
+    def _worth_storing(self, job: Job, tried: Tried, *, is_risky: bool) -> tuple[Key, Stored] | None:
+        """A grammar that can be read again, unless nobody can say of which version its backend is."""
+        registered = self._registry.backends.get(tried.backend)
+        if tried.data is None or registered is None or registered.distribution is None:
+            return None
+        return self._stored_key(job, registered), Stored(tried, is_risky)
 
     def backend(self, backend: str) -> Result[BoundBackend, GrammarError]:
         """The backend of that id, started now if it is not yet."""
         return self._registry.find(backend).and_then(self._backends.bind)
-
-
-def _read_or_compiled(bound: BoundBackend, spec: GrammarSpec, data: bytes | None) -> Result[Grammar, GrammarError]:
-    if data is not None:
-        match bound.load(spec, data):
-            case Ok() as loaded:
-                return loaded
-            case Err(error):
-                logger.warning("a grammar that was tried is compiled again: %s: %s", error, error.detail)
-    return bound.compile(spec)
 
 
 def _asked(job: Job, ask: Callable[[float], Result[T, GrammarError]]) -> Result[T, GrammarError]:

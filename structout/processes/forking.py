@@ -25,8 +25,6 @@ from structout.processes.fork_server import MESSAGE_BYTES, READY
 from structout.processes.usage import running_threads
 
 _MOST_FDS: Final = 64
-_BEYOND: Final = 512
-"""Descriptors are put there before they get their numbers, so that none is in the way of another."""
 
 
 def main() -> None:
@@ -37,15 +35,18 @@ def main() -> None:
     for module in modules_of(sys.argv[2:]):
         with contextlib.suppress(Exception):
             importlib.import_module(module)
-    if running_threads() > 1:
-        return
+    if running_threads() != 1:
+        os._exit(0)  # also where a thread would not end, or threads cannot be counted
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whatever libraries have set: nobody else waits for what is forked
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     gc.collect()
     gc.freeze()  # what is shared with forks is not written to
     os.write(ready, READY)
     os.close(ready)
     while question := _next(asked):
         if (pid := question.get("reap")) is not None:
-            os.waitpid(pid, 0)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
         else:
             _fork(asked, question)
 
@@ -72,7 +73,10 @@ def _fork(asked: socket.socket, question: dict[str, Any]) -> None:
     parent = os.getpid()
     with contextlib.suppress(Exception):
         importlib.import_module(question["module"])  # once for all; what is wrong with it, the fork says
-    if (pid := os.fork()) == 0:
+    pid: int | None = None
+    with contextlib.suppress(OSError):  # out of processes, or of memory
+        pid = os.fork()
+    if pid == 0:
         asked.close()
         _become(question, parent)
     for fd in question["received"]:
@@ -89,7 +93,6 @@ def _become(question: dict[str, Any], parent: int) -> Never:
             ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # see `be_expendable`
         if os.getppid() == parent:
             _take(question["received"], question["fds"])
-            sys.path[:] = question["path"]
             sys.argv = [question["module"]]
             importlib.import_module(question["module"]).main()
             status = 0
@@ -106,12 +109,13 @@ def _become(question: dict[str, Any], parent: int) -> Never:
 
 
 def _take(received: list[int], numbers: list[int]) -> None:
-    """Gives the descriptors that came their numbers."""
-    apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _BEYOND) for fd in received]
+    """Gives the descriptors that came their numbers, by way of higher ones, so that none is in the way of another."""
+    apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in received]
     for fd in received:
         os.close(fd)
     for fd, number in zip(apart, numbers, strict=True):
         os.dup2(fd, number)
+    for fd in apart:
         os.close(fd)
 
 

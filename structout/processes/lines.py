@@ -12,13 +12,13 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Final
 
 import attrs
 
 from structout.processes.fork_server import ForkServer
-from structout.processes.started import spawned
+from structout.processes.started import Started, spawned
 from structout.processes.stop import Stop
 from structout.processes.usage import cpu_seconds
 
@@ -96,15 +96,25 @@ class LineProcess:
         self._closed = False
         with contextlib.ExitStack() as undo:
             self._stderr = undo.enter_context(tempfile.TemporaryFile(buffering=0))
-            theirs, self._stdin = (undo.enter_context(end) for end in _pipe())
-            self._stdout, others = (undo.enter_context(end) for end in _pipe())
-            fds = {0: theirs.fileno(), 1: others.fileno(), 2: self._stderr.fileno(), **{fd: fd for fd in pass_fds}}
-            self._child = (server and server.fork(module, fds, stop or Stop())) or spawned(module, fds)
-            theirs.close()
-            others.close()
+            if server is None or not self._is_started(lambda fds: server.fork(module, fds, stop or Stop()), pass_fds):
+                # On other pipes than whoever did not answer in time may have got.
+                assert self._is_started(lambda fds: spawned(module, fds), pass_fds), "or that raises"
             undo.pop_all()
         os.set_blocking(self._stdin.fileno(), False)
         os.set_blocking(self._stdout.fileno(), False)
+
+    def _is_started(self, start: Callable[[Mapping[int, int]], Started | None], pass_fds: Sequence[int]) -> bool:
+        with contextlib.ExitStack() as undo:
+            with contextlib.ExitStack() as theirs:
+                stdin, self._stdin = _pipe(theirs, undo)
+                self._stdout, stdout = _pipe(undo, theirs)
+                fds = {0: stdin, 1: stdout, 2: self._stderr}
+                numbers = {number: file.fileno() for number, file in fds.items()} | {fd: fd for fd in pass_fds}
+                if (child := start(numbers)) is None:
+                    return False
+            self._child = child
+            undo.pop_all()
+        return True
 
     @property
     def pid(self) -> int:
@@ -234,7 +244,10 @@ class LineProcess:
         return self._child.reap()
 
 
-def _pipe() -> tuple[IO[bytes], IO[bytes]]:
-    """The end to read from, and the one to write to."""
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """The end to read from and the one to write to, each closed with its stack."""
     read, write = os.pipe()
-    return open(read, "rb", buffering=0), open(write, "wb", buffering=0)
+    return (
+        reads.enter_context(open(read, "rb", buffering=0)),
+        writes.enter_context(open(write, "wb", buffering=0)),
+    )

@@ -63,8 +63,11 @@ def spawned(module: str, fds: Mapping[int, int]) -> Started:
 
 
 def search_path() -> list[str]:
-    """This process's ``sys.path``, where it is."""
-    return [path or os.getcwd() for path in sys.path]
+    """This process's ``sys.path``, where it is. What is no text in it, Python itself passes over."""
+    try:
+        return [os.path.abspath(path) for path in sys.path if isinstance(path, str)]
+    except FileNotFoundError:  # the current folder was removed
+        return [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]
 
 
 def give_way(pid: int) -> None:
@@ -99,9 +102,10 @@ class Spawned:
         with self._ending:
             if self._process.returncode is not None:
                 return True
-            if not hasattr(os, "pidfd_open"):
-                return False
-            handle = os.pidfd_open(self._process.pid)  # to wait for it would be to reap it
+            try:
+                handle = os.pidfd_open(self._process.pid)  # to wait for it would be to reap it
+            except (AttributeError, OSError):
+                return False  # the system has no such thing, or no more of them
             try:
                 return _has_ended(handle, seconds)
             finally:

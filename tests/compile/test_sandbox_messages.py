@@ -1,6 +1,5 @@
 """What crosses between the engine and its workers, and that nothing else gets through."""
 
-import functools
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from structout.compile.sandbox import Tried
 from structout.compile.sandbox.messages import (
     Answer,
     Measured,
+    Through,
     Trying,
     read_answer,
     read_measured,
@@ -41,9 +41,9 @@ ERRORS: Final = st.builds(
 MEASURED: Final = st.dictionaries(st.sampled_from(Measure), st.integers(0), min_size=1).map(
     lambda counts: Measured(defaultdict(int, counts))
 )
-Read = Callable[[Any], Any]
-READ_TRIED: Final[Read] = functools.partial(read_tried, BACKENDS)
-READERS: Final[dict[type, Read]] = {Tried: READ_TRIED, Measured: read_measured}
+Read = Callable[[Any, Any], Any]
+READ_TRIED: Final[Read] = lambda said, left: read_tried(BACKENDS, said)  # noqa: E731 (a value of this type)
+READERS: Final[dict[type, Read]] = {Tried: READ_TRIED, Measured: lambda said, left: read_measured(said)}
 ANSWERS: Final = st.builds(Answer[Any], TRIED.map(Ok) | MEASURED.map(Ok) | ERRORS.map(Err), st.booleans())
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -89,6 +89,8 @@ def test_reading_an_answer_never_raises(line: bytes) -> None:
         {"job": 0, "trying": ["a"]},
         {"job": False, "trying": "a"},
         {"job": 0, "value": attrs.asdict(Tried("c", 0.0, 0.0, 0, 0)), "is_last": False},
+        {"job": 0, "value": attrs.asdict(Tried("a", 0.0, 0.0, 0, 0)) | {"data": "x"}, "is_last": False},
+        {"job": 0, "through": attrs.asdict(Tried("c", 0.0, 0.0, 0, 0))},
         {"job": 0, "value": {"measures": {"schema.depth": -1}}, "is_last": False},
         {"job": 0, "value": {"measures": {"schema.weight": 1}}, "is_last": False},
         {"job": 0, "value": {"measures": [1]}, "is_last": False},
@@ -106,6 +108,12 @@ def test_what_no_worker_may_say_is_no_answer(data: object) -> None:
 
 def test_deep_nesting_is_no_answer() -> None:
     assert read_answer(b"[" * 100_000, 0, BACKENDS, READ_TRIED) is None
+
+
+@given(TRIED)
+def test_a_worker_says_what_came_through_before_it_hands_it_over(tried: Tried) -> None:
+    line = json_line({"job": 3, "through": attrs.asdict(tried)})
+    assert read_answer(line, 3, BACKENDS, READ_TRIED) == Through(tried)
 
 
 def test_a_worker_says_which_backend_it_turns_to() -> None:

@@ -39,10 +39,13 @@ def backends() -> list[SavingBackend]:
 def make(tmp_path: Path, backends: list[SavingBackend]) -> Iterator[MakeService]:
     made: list[CompileService] = []
 
-    def make(data: bytes | None = DATA, **plugins: object) -> CompileService:
-        registry = discover(plugins={"test": TriePlugin(saving_info(backends))} | plugins, entry_points=[], disable=[])
+    def make(
+        data: bytes | None = DATA, *, distribution: str | None = "saving 1.0", **plugins: object
+    ) -> CompileService:
+        found = discover(plugins={"test": TriePlugin(saving_info(backends))} | plugins, entry_points=[], disable=[])
+        installed = {name: attrs.evolve(each, distribution=distribution) for name, each in found.backends.items()}
         sandbox = Through(tried=attrs.evolve(TRIED, backend="saving", data=data))
-        store = GrammarStore(tmp_path / "grammars")
+        registry, store = attrs.evolve(found, backends=installed), GrammarStore(tmp_path / "grammars")
         made.append(CompileService(registry, BYTES, sandbox=sandbox, store=store, deadline_s=30.0))  # type: ignore[arg-type]
         return made[-1]
 
@@ -79,7 +82,25 @@ def test_the_next_start_reads_it_from_disk_and_tries_nothing(make: MakeService, 
     assert again.stats().store_hits == 1
     assert (found.spec, found.is_risky, found.backend.id) == (SPEC, grammar.is_risky, "saving")
     assert (backends[1].compiled, backends[1].read) == (0, 1)
-    assert again.compile(SPEC, backend="saving").unwrap() is not found, "that was not asked for before"
+    closed(again)
+    once_more = make(None)
+    assert once_more.compile(SPEC, backend="saving").unwrap().spec == SPEC, "and it is stored still, for who names it"
+    assert once_more.stats().store_hits == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("saving 1.0", "saving 1.1"), (None, None)],
+    ids=["of another version", "of an unknown version"],
+)
+def test_what_another_version_may_have_compiled_is_not_read(
+    make: MakeService, backends: list[SavingBackend], first: str | None, then: str | None
+) -> None:
+    for data, distribution in ((DATA, first), (None, then)):
+        service = make(data, distribution=distribution)
+        assert isinstance(service.compile(SPEC), Ok)
+        closed(service)
+    assert [backend.read > 0 for backend in backends] == [True, False]
 
 
 def test_a_backend_that_is_forbidden_by_now_is_not_used(make: MakeService, backends: list[SavingBackend]) -> None:

@@ -74,36 +74,48 @@ class Trying:
 
 
 @attrs.frozen
+class Through(Generic[T]):
+    """What was asked for, come through; the worker is about to hand it over, and its answer is still to come."""
+
+    value: T
+
+
+@attrs.frozen
 class Answer(Generic[T]):
     """What came of a job.
 
     Attributes:
         result: what to tell whoever asked.
         is_last: whether the worker must not be used any more.
+        left: what `structout.compile.sandbox.handing.left` says, if the grammar was left to be taken over.
     """
 
     result: Result[T, GrammarError]
     is_last: bool = attrs.field(validator=attrs.validators.instance_of(bool))
+    left: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         match self.result:
             case Ok(value):
-                return {"value": attrs.asdict(value), "is_last": self.is_last}
+                return {"value": attrs.asdict(value), "is_last": self.is_last, "left": self.left}
             case Err(error):
                 return {"error": error.to_json(with_detail=True), "is_last": self.is_last}
 
 
 def read_answer(
-    line: bytes, job: int, backends: Collection[str], read: Callable[[Mapping[str, Any]], T]
-) -> Answer[T] | Trying | None:
+    line: bytes,
+    job: int,
+    backends: Collection[str],
+    read: Callable[[Mapping[str, Any], Mapping[str, Any] | None], T],
+) -> Answer[T] | Through[T] | Trying | None:
     """What a worker says of a job; None if it is no answer to it.
 
     Args:
         line: what it wrote.
         job: the number of the job, which every answer repeats.
         backends: ids of the backends that there are.
-        read: makes of its JSON what was asked for, and raises ValueError, TypeError, KeyError or AttributeError at
-            anything else: `read_tried` or `read_measured`.
+        read: makes of its JSON, and of what it says to have left if it does, what was asked for, and raises ValueError,
+            TypeError, KeyError or AttributeError at anything else: by way of `read_tried` or `read_measured`.
     """
     try:
         data = json.loads(line)
@@ -111,15 +123,19 @@ def read_answer(
             return None
         if "trying" in data:
             return Trying(data["trying"]) if data["trying"] in backends else None
-        result = Err(read_error(data["error"])) if "error" in data else Ok(read(data["value"]))
+        if "through" in data:
+            return Through(read(data["through"], None))
+        result = Err(read_error(data["error"])) if "error" in data else Ok(read(data["value"], data.get("left")))
         return Answer(result, data["is_last"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 def read_tried(backends: Collection[str], data: Mapping[str, Any]) -> Tried:
-    """For `read_answer`, of one of these backends."""
+    """For `read_answer`, of one of these backends; without the grammar itself."""
     tried = Tried(**data)
+    if tried.data is not None:
+        raise TypeError("data does not go through the pipe")
     if tried.backend not in backends:
         raise ValueError("there is no such backend")
     return tried

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +16,16 @@ from structout.compile.risk import Measures
 from structout.compile.sandbox.crew import Crew
 from structout.compile.sandbox.handing import HandOver
 from structout.compile.sandbox.limits import Limits
-from structout.compile.sandbox.messages import Answer, Tried, Trying, read_answer, read_measured, read_tried
+from structout.compile.sandbox.messages import (
+    Answer,
+    Measured,
+    Through,
+    Tried,
+    Trying,
+    read_answer,
+    read_measured,
+    read_tried,
+)
 from structout.compile.sandbox.starting import START_S, Opening, cannot_start, start_error
 from structout.compile.sandbox.verdicts import ATTEMPTS, no_time_left, verdict, was_killed_from_outside
 from structout.discovery import Registry
@@ -40,6 +50,8 @@ class Walks:
 
 
 _CANNOT_START: Final = "the processes that try grammars cannot be started; the operator's log says why"
+HANDING_S: Final = 5.0
+"""What handing a grammar over may take. Then it is not handed over, and no worse for that."""
 DEFAULT_LIMITS: Final = Limits()
 DEFAULT_WALKS: Final = Walks()
 
@@ -52,7 +64,7 @@ class _Question(Generic[T]):
         job: its number, which the answer repeats.
         crew: who is asked.
         fields: what is asked, beside the spec.
-        read: see `read_answer`.
+        read: see `read_answer`; of a process.
         stop, due: see `Sandbox.run`.
     """
 
@@ -60,7 +72,7 @@ class _Question(Generic[T]):
     crew: Crew
     spec: GrammarSpec
     fields: Mapping[str, Any]
-    read: Callable[[Mapping[str, Any]], T]
+    read: Callable[[LineProcess, Mapping[str, Any], Mapping[str, Any] | None], T]
     stop: Stop
     due: float
 
@@ -104,7 +116,7 @@ class Sandbox:
         self._walks = walks
         self._jobs = itertools.count()
         self._opening = Opening(registry, vocabulary, plugins, disable)
-        self._hand_over = HandOver()
+        self._hand_overs: weakref.WeakKeyDictionary[LineProcess, HandOver] = weakref.WeakKeyDictionary()
         self.workers = workers
         self._trying = Crew(functools.partial(self._start, list(warm)), workers)
         self._measuring = Crew(functools.partial(self._start, []), 1)
@@ -143,28 +155,25 @@ class Sandbox:
             the service's if it slept or waited for a processor (see `verdicts`); TOO_COMPLEX over the limit of memory;
             BACKEND_FAILURE for a crash; UNAVAILABLE or BACKEND_FAILURE if no worker can be started.
         """
-        job, fields = next(self._jobs), {"backend": backend, "walks": attrs.asdict(self._walks)}
-
-        def read(said: Mapping[str, Any]) -> Tried:
-            return attrs.evolve(read_tried(self._registry.backends, said), data=self._hand_over.read(job))
-
-        try:
-            return self._answer(_Question(job, self._trying, spec, fields, read, stop, due))
-        finally:
-            self._hand_over.clear(job)
+        fields = {"backend": backend, "walks": attrs.asdict(self._walks)}
+        return self._answer(_Question(next(self._jobs), self._trying, spec, fields, self._read_tried, stop, due))
 
     def measure(self, spec: GrammarSpec, *, stop: Stop, due: float = math.inf) -> Result[Measures, GrammarError]:
         """`structout.compile.risk.measures_of` in another process: for a spec so long that doing it here would hold up
         this process's other threads. Otherwise like `run`."""
-        question = _Question(next(self._jobs), self._measuring, spec, {}, read_measured, stop, due)
+        question = _Question(next(self._jobs), self._measuring, spec, {}, _read_measured, stop, due)
         return self._answer(question).map(lambda measured: measured.measures)
+
+    def _read_tried(self, process: LineProcess, said: Mapping[str, Any], left: Mapping[str, Any] | None) -> Tried:
+        """See `read_answer`."""
+        tried = read_tried(self._registry.backends, said)
+        return tried if left is None else attrs.evolve(tried, data=self._hand_overs[process].take(left))
 
     def close(self) -> None:
         """Kills the workers and waits for their end; what runs or waits ends as shut down."""
         self._trying.close()
         self._measuring.close()
         self._opening.close()
-        self._hand_over.close()
 
     def _answer(self, question: _Question[T]) -> Result[T, GrammarError]:
         """What comes of a question. Never raises."""
@@ -202,11 +211,17 @@ class Sandbox:
     ) -> tuple[str | None, Answer[T] | Ended]:
         """The backend that was tried last, and what came of the question."""
         tried: str | None = None
+        through: Answer[T] | None = None
+        read = functools.partial(question.read, process)
         said = process.ask(line, deadline=deadline, stop=question.stop)
         while isinstance(said, bytes):
-            match read_answer(said, question.job, self._registry.backends, question.read):
+            match read_answer(said, question.job, self._registry.backends, read):
                 case Trying(backend):
                     tried = backend
+                    said = process.ask(b"", deadline=deadline, stop=question.stop)
+                case Through(value) if through is None:
+                    through = Answer(Ok(value), is_last=True)
+                    deadline = min(deadline, time.monotonic() + HANDING_S)
                     said = process.ask(b"", deadline=deadline, stop=question.stop)
                 case Answer() as answer:
                     if answer.is_last:
@@ -214,8 +229,11 @@ class Sandbox:
                     else:
                         question.crew.give_back(process)
                     return tried, answer
-                case None:
+                case Through() | None:
                     said = process.reject()
+        if through is not None and said.cause is not Cause.STOPPED:
+            logger.warning("a grammar of %s could not be handed over: %s", tried, said.describe())
+            return tried, through
         return tried, said
 
     def _blame(self, error: GrammarError, ended: Ended, tried: str | None) -> GrammarError:
@@ -225,17 +243,32 @@ class Sandbox:
         logger.warning("a sandbox worker was lost with %s: %s", tried, ended.describe())
         return attrs.evolve(error, backend=tried, distribution=self._registry.backends[tried].distribution)
 
+    def _started(self, warm: list[str], closing: Stop) -> tuple[LineProcess, bytes | Ended]:
+        """A worker, and what it says once these backends are loaded. Raises OSError."""
+        hand_over = HandOver()
+        process = self._opening.start("structout.compile.sandbox.worker", closing, pass_fds=[hand_over.descriptor])
+        self._hand_overs[process] = hand_over
+        weakref.finalize(process, hand_over.close)
+        limits = attrs.asdict(self._limits)
+        opening = self._opening.line(warm=warm, limits=limits, hand_over=hand_over.descriptor)
+        return process, process.ask(opening, deadline=time.monotonic() + START_S, stop=closing)
+
     def _start(self, warm: list[str], closing: Stop) -> Result[LineProcess, GrammarError]:
-        """A worker that is ready, these backends loaded. Never raises."""
+        """A worker that is ready, these backends loaded; another is started if somebody killed it. Never raises."""
         try:
-            process = self._opening.start("structout.compile.sandbox.worker", closing)
-            opening = self._opening.line(warm=warm, limits=attrs.asdict(self._limits), folder=self._hand_over.folder)
-            answer = process.ask(opening, deadline=time.monotonic() + START_S, stop=closing)
-            error = start_error(answer, _CANNOT_START, ErrorKind.BACKEND_FAILURE)
-            if error is None:
-                return Ok(process)
-            process.close()
+            for attempt in itertools.count(1):
+                process, answer = self._started(warm, closing)
+                error = start_error(answer, _CANNOT_START, ErrorKind.BACKEND_FAILURE)
+                if error is None:
+                    return Ok(process)
+                process.close()
+                if attempt == ATTEMPTS or not (isinstance(answer, Ended) and was_killed_from_outside(answer)):
+                    return Err(error)
         except Exception as exc:
             # Out of processes, descriptors or memory: this thread has to try again later.
-            error = cannot_start(_CANNOT_START, describe_exception(exc))
-        return Err(error)
+            return Err(cannot_start(_CANNOT_START, describe_exception(exc)))
+        raise AssertionError("counting does not end")
+
+
+def _read_measured(_process: LineProcess, said: Mapping[str, Any], _left: object) -> Measured:
+    return read_measured(said)

@@ -64,7 +64,7 @@ def _say(lines: Lines, job: int, said: Mapping[str, Any]) -> None:
 def _open(start: Mapping[str, Any]) -> "Bench":
     """What the first line describes. Raises whatever goes wrong."""
     registry, vocabulary = load(start)
-    bench = Bench(registry, vocabulary, Limits(**start["limits"]), start["folder"])
+    bench = Bench(registry, vocabulary, Limits(**start["limits"]), start["hand_over"])
     for backend in start["warm"]:
         registry.find(backend).and_then(bench.bind)
     return bench
@@ -77,13 +77,14 @@ class Bench:
         registry: the backends that may be tried.
         vocabulary: what to compile for.
         limits: what each job may use.
-        folder: where grammars are left (`structout.compile.sandbox.handing`).
+        hand_over: descriptor of the file in which grammars are left (`structout.compile.sandbox.handing`).
     """
 
-    def __init__(self, registry: Registry, vocabulary: Vocabulary, limits: Limits, folder: str) -> None:
+    def __init__(self, registry: Registry, vocabulary: Vocabulary, limits: Limits, hand_over: int) -> None:
         self._registry = registry
         self._limits = limits
-        self._folder = folder
+        self._hand_over = hand_over
+        self._left: dict[str, Any] | None = None
         self._backends = BoundBackends(vocabulary)
         self._bound: set[str] = set()
         self._walker = Walker(vocabulary)
@@ -106,6 +107,7 @@ class Bench:
         return self._try(spec, job, say)
 
     def _try(self, spec: GrammarSpec, job: Mapping[str, Any], say: Say) -> Answer[Tried]:
+        self._left = None
         try:
             _, result = try_candidates(
                 spec, self._registry, job["backend"], lambda candidate: self._attempt(candidate, spec, job, say)
@@ -113,20 +115,20 @@ class Bench:
         except BaseException as exc:
             result = Err(self._explained(_cannot_try(spec, exc), spec))
         grown = resident_bytes() - self._resident
-        return Answer(result, is_last=self._is_worn or grown > self._limits.memory_bytes // 2)
+        return Answer(result, self._is_worn or grown > self._limits.memory_bytes // 2, self._left)
 
     def _attempt(
         self, candidate: RegisteredBackend, spec: GrammarSpec, job: Mapping[str, Any], say: Say
     ) -> Result[Tried, GrammarError]:
         say({"trying": candidate.info.id})
-        match self.bind(candidate).and_then(lambda bound: self._compile_and_walk(bound, spec, job)):
+        match self.bind(candidate).and_then(lambda bound: self._compile_and_walk(bound, spec, job, say)):
             case Err(error):
                 return Err(self._explained(error, spec))
             case tried:
                 return tried
 
     def _compile_and_walk(
-        self, bound: BoundBackend, spec: GrammarSpec, job: Mapping[str, Any]
+        self, bound: BoundBackend, spec: GrammarSpec, job: Mapping[str, Any], say: Say
     ) -> Result[Tried, GrammarError]:
         before = resident_bytes()
         with Stopwatch() as compiling:
@@ -135,8 +137,11 @@ class Bench:
         match compiled, walked:
             case Ok(grammar), Ok(came_through):
                 grown = max(0, resident_bytes() - before)
-                handing.leave(self._folder, job["job"], grammar)
-                return Ok(Tried(bound.id, compiling.seconds, came_through.slowest_fill_s, came_through.fills, grown))
+                tried = Tried(bound.id, compiling.seconds, came_through.slowest_fill_s, came_through.fills, grown)
+                if grammar.can_serialize:
+                    say({"through": attrs.asdict(tried)})
+                    self._left = handing.left(self._hand_over, grammar)
+                return Ok(tried)
             case _, Err() as failed:
                 return failed
         raise AssertionError("a result is Ok or Err")
