@@ -1,12 +1,12 @@
 """``/v1/chat/completions``: a conversation and the model's next turn, or the calls that it is forced to make."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import attrs
 
-from engine_adapter.outcome import Delta, Finished, FinishReason, Terminal, TokenLogprob
-from engine_adapter.serve.http.asking import Asked, ChoiceStream, JsonObject, Wanted, asked, wrong_model
+from engine_adapter.outcome import Delta, Finished, Terminal, TokenLogprob
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, wrong_model
 from engine_adapter.serve.http.body import read_fields
 from engine_adapter.serve.http.calls import (
     AnyCalls,
@@ -16,8 +16,9 @@ from engine_adapter.serve.http.calls import (
     NamedCall,
     forced_by,
     new_call_id,
-    read_calls,
+    unfit_for_calls,
 )
+from engine_adapter.serve.http.choices import Choices, ChoiceStream
 from engine_adapter.serve.http.endings import ending
 from engine_adapter.serve.http.logprobs import chat_logprobs
 from engine_adapter.serve.http.requests import ChatRequest
@@ -34,7 +35,7 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> 
             return failed
         case Ok(fields):
             pass
-    if (error := wrong_model(fields, served) or _contradiction(fields)) is not None:
+    if (error := wrong_model(fields.model, served) or _contradiction(fields)) is not None:
         return Err(error)
     match served.prompts.of_chat([message.for_template() for message in fields.messages], fields.tools):
         case Err(refused):
@@ -44,14 +45,19 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> 
     wanted = Wanted(
         prompt=prompt,
         max_tokens=fields.max_completion_tokens or fields.max_tokens or served.max_len,
-        logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
-        shape=ChatShape(served.vocabulary, forced_by(body), has_logprobs=bool(fields.logprobs)),
+        form=Choices(
+            shape=ChatShape(served.vocabulary, forced_by(body), has_logprobs=bool(fields.logprobs)),
+            has_usage=fields.has_usage,
+        ),
         places={
             "prompt": "/messages",
             "max_tokens": "/max_tokens" if fields.max_completion_tokens is None else "/max_completion_tokens",
             "stop": "/stop",
             "logprobs": "/top_logprobs",
         },
+        logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
+        stop=tuple(fields.stop or ()),
+        n=fields.n or 1,
     )
     return asked(body, fields, wanted, served, request_id)
 
@@ -70,16 +76,9 @@ def _invalid(message: str, field: str) -> GrammarError:
     return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, pointer=f"/{field}", keyword=field)
 
 
-_NOT_CALLS: Final = GrammarError(
-    kind=ErrorKind.UNUSABLE_RESPONSE,
-    message="[UNUSABLE_BACKEND_RESPONSE] the text is no list of tool calls",
-    hint="send it again, and leave the constraint enforced as a whole",
-)
-
-
 @attrs.frozen
 class ChatShape:
-    """See `engine_adapter.serve.http.asking.Shape`."""
+    """See `engine_adapter.serve.http.choices.ChoiceShape`."""
 
     vocabulary: Vocabulary
     forced: Forced | None
@@ -90,8 +89,7 @@ class ChatShape:
     chunk_name: ClassVar[str] = "chat.completion.chunk"
 
     def judge(self, finished: Finished) -> GrammarError | None:
-        is_list = isinstance(self.forced, AnyCalls) and finished.reason is FinishReason.STOP
-        return _NOT_CALLS if is_list and read_calls(finished.text) is None else None
+        return unfit_for_calls(finished, self.forced)
 
     def choice(self, index: int, deltas: list[Delta], end: Terminal) -> JsonObject:
         text = "".join(delta.text for delta in deltas)
@@ -165,7 +163,7 @@ class _Calls:
 
 @attrs.define
 class ChatStream:
-    """See `engine_adapter.serve.http.asking.ChoiceStream`. The role comes with the first thing that is said;
+    """See `engine_adapter.serve.http.choices.ChoiceStream`. The role comes with the first thing that is said;
     log-probabilities of tokens that say nothing wait for the next that do."""
 
     shape: ChatShape

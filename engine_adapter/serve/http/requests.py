@@ -19,20 +19,31 @@ class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
-class CommonRequest(Strict):
-    """What chats and completions have in common. ``top_k`` and ``min_p`` are extensions, as vLLM has them."""
+class GenerationRequest(Strict):
+    """What all that generates has in common. ``seed``, ``top_k`` and ``min_p`` are extensions where OpenAI's API does
+    not have them."""
 
     model: str | None = None
-    n: int | None = Field(None, ge=1, le=MAX_N)
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: int | None = Field(None, ge=1)
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+
+
+class ChoicesRequest(GenerationRequest):
+    """What chats and completions have in common."""
+
+    n: int | None = Field(None, ge=1, le=MAX_N)
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(None, ge=1)
     stop: list[str] | None = None
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream is to end with the counts of tokens."""
+        return bool(self.stream_options and self.stream_options.include_usage)
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -69,7 +80,7 @@ class ChatMessage(Strict):
         return {**(self.model_extra or {}), "role": role, "content": content}
 
 
-class ChatRequest(CommonRequest):
+class ChatRequest(ChoicesRequest):
     messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
@@ -77,7 +88,7 @@ class ChatRequest(CommonRequest):
     tools: list[dict[str, Any]] | None = None
 
 
-class CompletionRequest(CommonRequest):
+class CompletionRequest(ChoicesRequest):
     prompt: str | list[int]
     logprobs: int | None = None
 
