@@ -14,6 +14,7 @@ from engine_adapter.serve.http.chat import read_chat
 from engine_adapter.serve.http.completions import read_completion
 from engine_adapter.serve.http.endpoint import GenerationEndpoint
 from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.served import ServedModel
 
 
@@ -44,6 +45,7 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
         routes=[
             Route("/v1/chat/completions", GenerationEndpoint(served, read_chat), methods=["POST"]),
             Route("/v1/completions", GenerationEndpoint(served, read_completion), methods=["POST"]),
+            Route("/v1/responses", GenerationEndpoint(served, read_response), methods=["POST"]),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route("/health", health),
