@@ -47,7 +47,8 @@ class Plan:
 
     def sampled(self) -> list[Sequence]:
         """Sequences whose next token this step decides: those that decode, then those whose last chunk it is."""
-        return [*self.decode, *(chunk.sequence for chunk in self.chunks if chunk.completes)]
+        last = (chunk.sequence for chunk in self.chunks if chunk.completes)
+        return [*self.decode, *(sequence for sequence in last if sequence.pool is None)]
 
 
 class Scheduler:
