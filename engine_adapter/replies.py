@@ -112,15 +112,20 @@ class _Answers:
     """All answers of a reply, put together from its chunks, or from the one chunk that a whole reply is."""
 
     def __init__(self) -> None:
-        self._by_pointer: dict[str, _Answer] = {}
+        self._by_place: dict[tuple[str, int], _Answer] = {}
         self._error: GrammarError | None = None
 
     @property
     def all(self) -> list[_Answer]:
-        return list(self._by_pointer.values())
+        """In the order of their indices, whichever began first."""
+        return [answer for _, answer in sorted(self._by_place.items(), key=lambda item: item[0])]
 
-    def _at(self, pointer: str) -> _Answer:
-        return self._by_pointer.setdefault(pointer, _Answer(pointer))
+    def _at(self, key: str, index: int) -> _Answer:
+        return self._by_place.setdefault((key, index), _Answer(f"/{key}/{index}"))
+
+    @property
+    def _response(self) -> _Answer:
+        return self._by_place.setdefault(("output", 0), _Answer("/output"))
 
     def take(self, body: Any) -> None:
         body = _object(body)
@@ -134,13 +139,13 @@ class _Answers:
         if isinstance(body.get("output"), list):
             self._take_response(body)
         elif (kind := _text(body.get("type"))).startswith("response."):
-            answer = self._at("/output")
+            answer = self._response
             if kind in _ENDS:
                 self._take_response(_object(body.get("response")))
                 answer.has_ended = True
 
     def _take_choice(self, choice: dict[str, Any], position: int) -> None:
-        answer = self._at(f"/choices/{_index(choice, position)}")
+        answer = self._at("choices", _index(choice, position))
         for key in ("message", "delta"):
             answer.add_message(choice.get(key))
         answer.add_text(choice.get("text"))
@@ -149,11 +154,11 @@ class _Answers:
             answer.problem = "the reply says that it failed"
 
     def _take_embedding(self, each: dict[str, Any], position: int) -> None:
-        answer = self._at(f"/data/{position}")
+        answer = self._at("data", position)
         answer.vector, answer.has_ended = _numbers(each.get("embedding")), True
 
     def _take_response(self, response: dict[str, Any]) -> None:
-        answer, status = self._at("/output"), _text(response.get("status"))
+        answer, status = self._response, _text(response.get("status"))
         for position, item in enumerate(_list(response.get("output"))):
             item = _object(item)
             kind = _text(item.get("type"))
@@ -170,9 +175,9 @@ class _Answers:
     def verdict(self, accepts_empty: bool, rule: TerminalRule) -> GrammarError | None:
         if self._error is not None:
             return self._error
-        if not self._by_pointer:
+        if not self._by_place:
             return attrs.evolve(unusable(EMPTY), pointer="")
-        verdicts = (answer.verdict(accepts_empty, rule) for answer in self._by_pointer.values())
+        verdicts = (answer.verdict(accepts_empty, rule) for answer in self.all)
         return next((error for error in verdicts if error is not None), None)
 
 

@@ -46,7 +46,7 @@ def expected(prompt: Sequence[int]) -> list[float]:
     """By the definition."""
     states = torch.stack([states_after(prompt[:end]) for end in range(1, len(prompt) + 1)])
     mean = states.double().mean(dim=0)
-    return (mean / mean.norm()).tolist()
+    return [float(each) for each in mean / mean.norm()]
 
 
 PROMPTS = st.lists(st.lists(st.integers(0, 255), min_size=1, max_size=20), min_size=1, max_size=6)
@@ -71,6 +71,7 @@ def test_it_is_the_mean_of_the_last_hidden_states_whatever_runs_beside_it(
         assert isinstance(end, Finished)
         assert (end.text, end.token_ids) == ("", ())
         assert (end.usage.prompt_tokens, end.usage.completion_tokens) == (len(prompt), 0)
+        assert end.vector is not None
         assert end.vector == pytest.approx(expected(prompt), abs=1e-6)
         assert math.hypot(*end.vector) == pytest.approx(1.0, abs=1e-6)
 

@@ -11,6 +11,7 @@ from hypothesis import given
 
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.outcome import Delta, TokenLogprob
+from engine_adapter.serve.http.asking import Asked
 from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
 from engine_adapter.serve.http.chat import read_chat
 from engine_adapter.serve.http.completions import CompletionShape, read_completion
@@ -91,6 +92,15 @@ def test_a_stop_string_ends_the_text_before_it() -> None:
         assert choice["finish_reason"] == "stop"
 
 
+def test_min_tokens_keeps_a_text_from_ending_early() -> None:
+    body = {"prompt": "ab", "max_tokens": 30, "temperature": 0}
+    whole = post(COMPLETIONS, body).json()["choices"][0]["text"]
+    found = re.search("[ -~]", whole)
+    assert found is not None
+    reply = post(COMPLETIONS, {**body, "stop": found[0], "min_tokens": 25}).json()
+    assert reply["usage"]["completion_tokens"] >= 25
+
+
 def test_log_probabilities_are_those_of_the_tokens() -> None:
     choice = post(CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=3)).json()["choices"][0]
     content = choice["logprobs"]["content"]
@@ -138,6 +148,7 @@ REFUSED: list[tuple[str, Any, str | None]] = [
     (CHAT, chat(seed=2**63), "/seed"),
     (CHAT, chat(max_tokens=0), "/max_tokens"),
     (CHAT, chat(max_tokens=1, max_completion_tokens=2), "/max_tokens"),
+    (CHAT, chat(min_tokens=2, max_tokens=1), "/min_tokens"),
     (CHAT, chat(stop=5), "/stop"),
     (CHAT, chat(stop=["a", 5]), "/stop/1"),
     (CHAT, chat(stop=[""]), "/stop"),
@@ -176,7 +187,7 @@ def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: 
     assert ErrorKind(error["code"])
 
 
-READERS: list[tuple[Reader, type[GenerationRequest], dict[str, Any]]] = [
+READERS: list[tuple[Reader[Asked], type[GenerationRequest], dict[str, Any]]] = [
     (read_chat, ChatRequest, HELLO),
     (read_completion, CompletionRequest, {"prompt": "x"}),
     (read_response, ResponseRequest, {"input": "x"}),
@@ -186,7 +197,7 @@ READERS: list[tuple[Reader, type[GenerationRequest], dict[str, Any]]] = [
 @pytest.mark.parametrize(("read", "fields", "body"), READERS)
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_a_field_that_is_not_supported_is_refused_unless_it_changes_nothing(
-    name: str, read: Reader, fields: type[GenerationRequest], body: dict[str, Any]
+    name: str, read: Reader[Asked], fields: type[GenerationRequest], body: dict[str, Any]
 ) -> None:
     served = served_by(RunningEngine(scripted_engine()))
     if name in fields.model_fields:

@@ -23,7 +23,7 @@ Send: TypeAlias = Callable[[Response], Awaitable[None]]
 """Sends a response to its end."""
 
 
-async def answer(asked: Asked, running: RunningEngine, send: Send) -> None:
+async def answer(asked: Asked, send: Send, *, running: RunningEngine) -> None:
     """Answers one request. Cancelled, it aborts what runs for it."""
     async with aclosing(_judged(asked, running)) as outcomes:
         if asked.is_stream:

@@ -1,7 +1,7 @@
 """From a request's fields to what the engine is asked, for every endpoint that generates."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -83,7 +83,7 @@ class Wanted:
         prompt: token ids.
         max_tokens: most tokens of an answer.
         form: what the reply looks like.
-        places: see `Asked`.
+        places: see `Asked`; of those fields that have other names here, or other places.
         logprobs: how many alternatives to report at each token; None for no log-probabilities at all.
         stop: what ends an answer.
         n: how many answers.
@@ -96,6 +96,9 @@ class Wanted:
     logprobs: int | None = None
     stop: tuple[str, ...] = ()
     n: int = 1
+
+
+_PLACES: Final = {"min_tokens": "/min_tokens", "stop": "/stop"}
 
 
 def asked(
@@ -111,6 +114,7 @@ def asked(
         id=request_id,
         prompt=wanted.prompt,
         max_tokens=wanted.max_tokens,
+        min_tokens=fields.min_tokens or 0,
         sampling=sampling,
         spec=spec,
         stop=wanted.stop,
@@ -123,7 +127,7 @@ def asked(
             model=served.name,
             is_stream=bool(fields.stream),
             form=wanted.form,
-            places=wanted.places,
+            places={**_PLACES, **wanted.places},
         )
     )
 

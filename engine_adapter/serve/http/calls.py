@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from engine_adapter.outcome import Finished, FinishReason
-from structout.errors import ErrorKind, GrammarError
+from engine_adapter.terminal import CODE, unusable
+from structout.errors import GrammarError
 from structout.parsing.fields import CARRIERS
 
 
@@ -136,14 +137,9 @@ def read_calls(text: str) -> list[Call] | None:
     return calls if calls and reader.is_well_formed else None
 
 
-_NOT_CALLS: Final = GrammarError(
-    kind=ErrorKind.UNUSABLE_RESPONSE,
-    message="[UNUSABLE_BACKEND_RESPONSE] the text is no list of tool calls",
-    hint="send it again, and leave the constraint enforced as a whole",
-)
-
-
 def unfit_for_calls(finished: Finished, forced: Forced | None) -> GrammarError | None:
     """Why a text that had to be calls is not; None if it is, broke off, or did not have to be."""
     is_list = isinstance(forced, AnyCalls) and finished.reason is FinishReason.STOP
-    return _NOT_CALLS if is_list and read_calls(finished.text) is None else None
+    if is_list and read_calls(finished.text) is None:
+        return unusable(f"{CODE} the text is no list of tool calls")
+    return None

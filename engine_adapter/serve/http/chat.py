@@ -52,7 +52,6 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> 
         places={
             "prompt": "/messages",
             "max_tokens": "/max_tokens" if fields.max_completion_tokens is None else "/max_completion_tokens",
-            "stop": "/stop",
             "logprobs": "/top_logprobs",
         },
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,

@@ -131,8 +131,8 @@ class EmbeddingsAnswerer:
                 await send(Response(content, media_type="application/json"))
             case Err(Failure(error, index)):
                 log_error(error, asked.id)
-                places = {} if index is None else {"pointer": asked.place(index)}
-                await send(error_response(attrs.evolve(error, **places)))
+                place = None if index is None else asked.place(index)
+                await send(error_response(attrs.evolve(error, pointer=error.pointer or place)))
 
 
 def _written(asked: AskedEmbeddings, ends: list[Finished]) -> bytes:

@@ -1,8 +1,8 @@
 """The fields that are read of a request, and their types. Ranges are checked by whoever uses the value."""
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 MAX_N: Final = 128
@@ -20,11 +20,12 @@ class StreamOptions(Strict):
 
 
 class GenerationRequest(Strict):
-    """What all that generates has in common. ``seed``, ``top_k`` and ``min_p`` are extensions where OpenAI's API does
-    not have them."""
+    """What all that generates has in common. ``seed``, ``top_k``, ``min_p`` and ``min_tokens`` are extensions where
+    OpenAI's API does not have them."""
 
     model: str | None = None
     stream: bool | None = None
+    min_tokens: int | None = Field(None, ge=0)
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -88,8 +89,18 @@ class ChatRequest(ChoicesRequest):
     tools: list[dict[str, Any]] | None = None
 
 
+def _text_or_tokens(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and all(type(token) is int for token in value)):
+        return value
+    raise PydanticCustomError("prompt", "a text or a list of token ids is needed")
+
+
+Prompt = Annotated[str | list[int], BeforeValidator(_text_or_tokens)]
+"""What a model goes on from, or embeds."""
+
+
 class CompletionRequest(ChoicesRequest):
-    prompt: str | list[int]
+    prompt: Prompt
     logprobs: int | None = None
 
     @field_validator("prompt", mode="before")
@@ -99,7 +110,5 @@ class CompletionRequest(ChoicesRequest):
         if isinstance(value, list) and value and isinstance(value[0], str | list):
             if len(value) > 1:
                 raise PydanticCustomError("prompts", "several prompts in one request are not supported: send one each")
-            value = value[0]
-        if isinstance(value, str) or (isinstance(value, list) and all(type(token) is int for token in value)):
-            return value
-        raise PydanticCustomError("prompt", "a text or a list of token ids is needed")
+            return value[0]
+        return value
