@@ -53,7 +53,7 @@ class ScriptedRunner:
         """The sum of as many vectors, each of which is a function of its token and of all before it."""
         states = [states_after([*self._rows[row], *tokens[:end]]) for end in range(1, len(tokens) + 1)]
         self.prefill(row, tokens, start)
-        return torch.stack(states).sum(dim=0)
+        return torch.stack(states).double().sum(dim=0)
 
     def decode(self, tokens: Sequence[int]) -> torch.Tensor:
         self._check(tokens)

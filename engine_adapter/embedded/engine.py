@@ -340,11 +340,14 @@ class Engine:
                 self._sit_out(late)
         for pooled in computed.pooled:
             with self._concerning([pooled]):
-                self._end(pooled, embedded(pooled, self._terminal_rule))
+                self._take_vector(pooled)
         for new in computed.tokens:
             with self._concerning([new.sequence]):
                 self._touched[new.sequence.id] = new.sequence
                 self._take(new)
+
+    def _take_vector(self, sequence: Sequence) -> None:
+        self._end(sequence, embedded(sequence, self._terminal_rule))
 
     def _sit_out(self, late: Late) -> None:
         """Leaves a sequence whose bitmask was late out of this step; ends it if it missed too often in a row."""

@@ -78,7 +78,8 @@ class SupportsPooling(Protocol):
         """`ModelRunner.prefill`, but for what it returns.
 
         Returns:
-            The sum of the last hidden states of the chunk's tokens, float32 [hidden size].
+            The sum of the last hidden states of the chunk's tokens, [hidden size]: in float64, so that it hardly
+            matters how a prompt is cut.
         """
 
 
@@ -127,7 +128,7 @@ class TransformersRunner:
         self._check_start(row, start)
         with self._appending(row, [tokens]) as inputs:
             states: torch.Tensor = self._model.base_model(**inputs).last_hidden_state
-            return states[0].float().sum(dim=0)
+            return states[0].double().sum(dim=0)
 
     def decode(self, tokens: Sequence[int]) -> torch.Tensor:
         """See `ModelRunner.decode`."""

@@ -14,11 +14,10 @@ class Pool:
         self._total: torch.Tensor | None = None
 
     def add(self, start: int, states: torch.Tensor) -> None:
-        """Takes the sum of a chunk's hidden states, floating point [hidden size].
+        """Takes the sum of a chunk's hidden states, float64 [hidden size].
 
         ``start`` is the position of its first token; from position 0 on all is new: the prompt was preempted.
         """
-        states = states.double()
         self._total = states if start == 0 or self._total is None else self._total + states
 
     def vector(self) -> tuple[float, ...]:

@@ -82,11 +82,11 @@ def test_a_real_model_pools_in_chunks_what_it_pools_at_once(prompt: list[int], c
     runner = make_runner()
     total = sum(
         (runner.prefill_pooled(0, prompt[start : start + chunk], start) for start in range(0, len(prompt), chunk)),
-        start=torch.zeros(32),
+        start=torch.zeros(32, dtype=torch.float64),
     )
     with torch.no_grad():
         states = LLAMA(input_ids=torch.tensor([prompt]), use_cache=False, output_hidden_states=True).hidden_states
-    torch.testing.assert_close(total, states[-1][0].sum(dim=0), atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(total, states[-1][0].double().sum(dim=0), atol=1e-3, rtol=1e-4)
     with pytest.raises(ValueError, match="does not continue"):
         runner.prefill_pooled(0, [1], 0)
 
