@@ -159,8 +159,8 @@ class Forward:
         params = self.sampling.rows(slots, [len(each.tokens) for each in sequences])
         row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
         stacked = torch.stack([its_logits for _, its_logits in going_on])
-        for sequence, its_logits, row in zip(sequences, stacked, row_map, strict=True):
-            withhold_stops(sequence, its_logits, None if row < 0 else bitmask[row])
+        for each, its_logits, row in zip(sequences, stacked, row_map, strict=True):
+            withhold_stops(each, its_logits, None if row < 0 else bitmask[row])
         sampled = sample(stacked, params, bitmask, row_map)
         tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
         for index, sequence in enumerate(sequences):

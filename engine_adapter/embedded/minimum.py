@@ -17,9 +17,9 @@ def withhold_stops(sequence: Sequence, logits: torch.Tensor, bitmask_row: Bitmas
         logits: floating point [logit_width], the caller's own to change.
         bitmask_row: int32 [bitmask width], likewise; None where no grammar constrains the token.
     """
-    stops = sorted(sequence.stop_token_ids)
-    if len(sequence.tokens) >= sequence.request.min_tokens or not stops:
+    if len(sequence.tokens) >= sequence.request.min_tokens:
         return
+    stops = sorted(sequence.stop_token_ids)
     if bitmask_row is None:
         logits[stops] = -torch.inf
         return

@@ -17,10 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from engine_adapter.embedded import engine as engine_module
 from engine_adapter.embedded import forward as forward_module
+from engine_adapter.embedded.cuts import Cuts
 from engine_adapter.embedded.detokenize import Detokenizer
 from engine_adapter.embedded.engine import Engine, StepReport, run
 from engine_adapter.embedded.request import Request
 from engine_adapter.embedded.scheduler import Scheduler
+from engine_adapter.embedded.stops import StopScanner
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Terminal
 from engine_adapter.promotion import Promoter
 from engine_adapter.sampling import SamplingBatch, SamplingParams
@@ -33,6 +35,7 @@ from tests.fakes import BYTES, MATCHER_TYPES, TrieMatcher, trie_grammar
 from tests.scripted import ScriptedRunner
 
 OPTIONS = ("yes", "no", "maybe", "abcd", "éé")
+STOPS = ((), ("s", "be", "é"), ("o", "éé", "\ufffd", "cd and more"))
 REFUSED = GrammarError(kind=ErrorKind.UNSUPPORTED, message="refused")
 
 
@@ -94,6 +97,9 @@ TARGETS: tuple[tuple[object, str], ...] = (
     (forward_module, "NewToken"),
     (Detokenizer, "push"),
     (Detokenizer, "finish"),
+    (StopScanner, "push"),
+    (Cuts, "before"),
+    (Cuts, "allow"),
     (ScriptedRunner, "prefill"),
     (ScriptedRunner, "decode"),
     (ScriptedRunner, "swap"),
@@ -153,14 +159,22 @@ class EngineMachine(RuleBasedStateMachine):
         self.disturbed = False
 
     @precondition(lambda self: len(self.requests) < 12)
-    @rule(seed=st.integers(0, 5), length=st.integers(1, 12), structured=st.booleans(), max_tokens=st.integers(1, 12))
-    def arrives(self, seed: int, length: int, structured: bool, max_tokens: int) -> None:
+    @rule(
+        seed=st.integers(0, 5),
+        length=st.integers(1, 12),
+        structured=st.booleans(),
+        max_tokens=st.integers(1, 12),
+        stop=st.sampled_from(STOPS),
+    )
+    def arrives(self, seed: int, length: int, structured: bool, max_tokens: int, stop: tuple[str, ...]) -> None:
         request = Request(
             id=str(len(self.requests)),
             prompt=tuple(range(1, length + 1)),
             max_tokens=max_tokens,
             sampling=SamplingParams(seed=seed),
             spec=Choice(OPTIONS) if structured else None,
+            stop=stop,
+            include_stop=structured,
         )
         assert self.engine.add(request) == Ok(None)
         self.requests[request.id] = request
@@ -216,7 +230,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert request.id in self.aborted
             case Failed(error):
                 refused = request.spec is not None and error == REFUSED
-                ended_at_once = request.spec is None and error.kind is ErrorKind.UNUSABLE_RESPONSE and not seen.tokens
+                ended_at_once = request.spec is None and error.kind is ErrorKind.UNUSABLE_RESPONSE and not seen.text
                 thrown = self.disturbed and error.kind in (ErrorKind.ENGINE_FAILURE, ErrorKind.BACKEND_FAILURE)
                 assert refused or ended_at_once or thrown, error
 

@@ -1,6 +1,8 @@
 """Stop strings: the text ends where a plain search in all the bytes says, and nothing is delivered too early."""
 
 import codecs
+import json
+from typing import Any
 
 import attrs
 import pytest
@@ -10,10 +12,11 @@ from hypothesis import strategies as st
 from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.embedded.detokenize import Detokenizer
 from engine_adapter.embedded.engine import Engine, run
+from engine_adapter.embedded.local import open_local
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Delta, Failed, Finished, FinishReason, Outcome
 from engine_adapter.sampling import SamplingParams
-from structout import BackendInfo, Choice, ErrorKind
+from structout import BackendInfo, Choice, ErrorKind, JsonSchema
 from structout.compile import CompileService
 from structout.discovery import discover
 from structout.vocabulary import TokenKind
@@ -214,3 +217,34 @@ def test_a_risky_grammar_is_not_asked_about_places_inside_tokens() -> None:
         constraint.accept(token)
     assert [cuts.allow(cut, constraint, [257, ord("b")]) for cut in range(4)] == [True, False, True, False]
     assert asked == []
+
+
+@pytest.mark.model
+def test_a_real_model_and_a_real_grammar() -> None:
+    """The text that the model says anyway ends at the stop string; inside of JSON the string is text like any other."""
+    local = open_local("smollm2", max_rows=4, max_len=256)
+    common: dict[str, Any] = {
+        "prompt": local.encode_turn("Count from one to ten, in words."),
+        "sampling": SamplingParams(temperature=0.0),
+        "max_tokens": 48,
+    }
+    properties = {"word": {"type": "string", "maxLength": 12}}
+    closed = {"type": "object", "properties": properties, "required": ["word"], "additionalProperties": False}
+    schema = JsonSchema(json.dumps(closed))
+    first = {event.request_id: event.outcome for event in run(local.engine, [Request(id="free", **common)])}
+    free = first["free"]
+    assert isinstance(free, Finished)
+    stop = free.text[9:14]
+    requests = [
+        Request(id="cut", stop=(stop,), **common),
+        Request(id="json", spec=schema, **common),
+        Request(id="json stopped", spec=schema, stop=('"', "}"), include_stop=True, **common),
+    ]
+    ends = {event.request_id: event.outcome for event in run(local.engine, requests)}
+    local.close()
+    cut, whole, stopped = ends["cut"], ends["json"], ends["json stopped"]
+    assert isinstance(cut, Finished)
+    assert (cut.text, cut.stop_string) == (free.text[: free.text.index(stop)], stop)
+    assert isinstance(whole, Finished)
+    assert isinstance(stopped, Finished)
+    assert (stopped.text, stopped.stop_string) == (whole.text.rstrip(), "}")
