@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from engine_adapter.embedded.engine import Engine, run
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Request
+from engine_adapter.embedded.scheduler import POOLED_PART
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Outcome
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.terminal import EMPTY, Payload
@@ -91,14 +92,44 @@ def test_a_real_model_pools_in_chunks_what_it_pools_at_once(prompt: list[int], c
         runner.prefill_pooled(0, [1], 0)
 
 
-def test_a_long_prompt_leaves_room_for_who_decodes_in_every_step() -> None:
-    engine = engine_of(ScriptedRunner(max_rows=3, max_len=24), step_tokens=4)
+STEP = 2 * POOLED_PART
+"""Tokens a step, of which embeddings get two while there are others."""
+
+
+def test_many_prompts_leave_room_for_who_decodes_in_every_step() -> None:
+    runner = ScriptedRunner(max_rows=4, max_len=24)
+    engine = engine_of(runner, step_tokens=STEP)
     engine.add(text([1], "text", max_tokens=20)).unwrap()
     engine.step()
-    engine.add(embed(range(20), "vector")).unwrap()
-    steps = [[event.request_id for event in engine.step().events] for _ in range(7)]
+    engine.add(embed(range(9), "first")).unwrap()
+    engine.add(embed(range(5), "second")).unwrap()
+    steps, computed = [], []
+    for _ in range(7):
+        before = runner.prefilled
+        steps.append([event.request_id for event in engine.step().events])
+        computed.append(runner.prefilled - before)
     assert [events.count("text") for events in steps] == [1] * 7
-    assert [events.count("vector") for events in steps] == [0] * 6 + [1], "three of its twenty tokens a step"
+    assert computed == [2] * 7
+    assert [[id for id in events if id != "text"] for events in steps] == [[]] * 4 + [["first"], [], ["second"]]
+    engine.close()
+
+
+def test_who_comes_later_waits_for_no_prompt_that_is_embedded() -> None:
+    engine = engine_of(ScriptedRunner(max_rows=4, max_len=24), step_tokens=STEP)
+    for index in range(3):
+        engine.add(embed(range(20), f"vector {index}")).unwrap()
+    engine.step()
+    engine.add(text(range(STEP - 2), "text", max_tokens=1)).unwrap()
+    assert [event.request_id for event in engine.step().events] == ["text", "text"], "its token, and its end"
+    engine.close()
+
+
+def test_alone_they_have_all_the_step() -> None:
+    runner = ScriptedRunner(max_rows=3, max_len=24)
+    engine = engine_of(runner, step_tokens=STEP)
+    engine.add(embed(range(20))).unwrap()
+    engine.step()
+    assert runner.prefilled == STEP
     engine.close()
 
 

@@ -81,6 +81,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": "a", "model": "another"}, "/model"),
     ({"input": "a", "encoding_format": "int8"}, "/encoding_format"),
     ({"input": "a", "dimensions": 3}, "/dimensions"),
+    ({"input": "a", "stream": True}, "/stream"),
     ({"input": "a", "encoding_fromat": "base64"}, "/encoding_fromat"),
     *(({"input": "a", name: "something"}, f"/{name}") for name in KNOWN_FIELDS),
 ]

@@ -45,6 +45,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "reasoning": ({}, {"effort": "none"}),
         "reasoning_effort": ("none",),
         "stop": ([],),
+        "stream": (False,),
         "suffix": ("",),
         "top_logprobs": (0,),
         "truncation": ("disabled",),
