@@ -18,8 +18,9 @@ from engine_adapter.embedded.request import Decoding, Prefilling, Sequence, Wait
 
 POOLED_PART: Final = 8
 """While anybody generates, or waits to, embeddings get this part of a step's tokens at most: an eighth. Their prompts
-would else make every step as long as one that prefills, for as long as there are any. Measured with SmolLM2 on a CPU, of
-256 tokens a step: one in which one sequence decodes takes 3.6 times as long beside such a part, 12 times beside all."""
+would else make every step as long as one that prefills, for as long as there are any. Measured with SmolLM2 on a CPU,
+at 256 tokens a step: one in which one sequence decodes takes 3.6 times as long beside such a part, 12 times beside all
+that is left."""
 
 
 @attrs.frozen(eq=False)
