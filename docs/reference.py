@@ -50,7 +50,8 @@ def specs() -> str:
 
 def unsupported_fields() -> str:
     header = "| field | values that change nothing |"
-    lines = ["## Fields that `structout serve` refuses", "", header, "|---|---|"]
+    text = "Where an endpoint reads a field of these, it does not refuse it."
+    lines = ["## Fields that `structout serve` refuses", "", text, "", header, "|---|---|"]
     for name, values in UNSUPPORTED.items():
         shown = ", ".join(f"`{json.dumps(value)}`" for value in (None, *values))
         lines.append(f"| `{name}` | {shown} |")

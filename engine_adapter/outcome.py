@@ -63,6 +63,7 @@ class Finished:
         usage: how many tokens it took.
         stop_token_id: the stop token that ended it, if one did.
         stop_string: the stop string that ended it, if one did.
+        vector: the embedding, if that was asked for: float32, of length 1. Text and tokens are empty then.
     """
 
     text: str
@@ -71,6 +72,7 @@ class Finished:
     usage: Usage
     stop_token_id: int | None = None
     stop_string: str | None = None
+    vector: tuple[float, ...] | None = None
 
 
 @attrs.frozen

@@ -1,6 +1,7 @@
 """The terminal check: whether what a request ended with is a success. One rule, for every endpoint, and it can be
 replaced: ``Engine(terminal_rule=)``; `engine_adapter.replies` applies it to the replies of any server."""
 
+import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -23,7 +24,7 @@ class Payload:
         text: what whoever asked gets to read.
         tokens: how many token ids it gets; those of a stop string alone are none.
         tool_calls: how many calls of tools.
-        vector: how many numbers of an embedding.
+        vector: how many numbers of an embedding; none if one of them is no finite number.
         ran_out: whether it ended for want of room, which excuses an incomplete text.
         complete: whether its grammar accepts the text; None without a grammar.
     """
@@ -59,7 +60,7 @@ def usable(payload: Payload) -> GrammarError | None:
 
 def unusable(message: str) -> GrammarError:
     """The error of a request that ended with nothing that can be used."""
-    hint = "the model ended its turn too early; send it again, or change the prompt"
+    hint = "send it again, or change the prompt"
     return GrammarError(kind=ErrorKind.UNUSABLE_RESPONSE, message=message, hint=hint)
 
 
@@ -78,6 +79,7 @@ def checked(finished: Finished, *, complete: bool | None, rule: TerminalRule = u
     payload = Payload(
         text=finished.text,
         tokens=0 if cut_to_nothing else len(finished.token_ids),
+        vector=len(finished.vector) if finished.vector and all(map(math.isfinite, finished.vector)) else 0,
         ran_out=finished.reason is FinishReason.LENGTH,
         complete=complete,
     )

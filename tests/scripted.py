@@ -9,6 +9,14 @@ import torch
 
 from tests.fakes import BYTES
 
+HIDDEN_SIZE = 5
+
+
+def states_after(tokens: Sequence[int]) -> torch.Tensor:
+    """A last hidden state."""
+    seed = zlib.crc32(np.asarray([-1, *tokens], np.int64).tobytes())
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(HIDDEN_SIZE).astype(np.float32))
+
 
 class ScriptedRunner:
     """A model without weights: logits are a fixed function of all tokens in a row.
@@ -40,6 +48,12 @@ class ScriptedRunner:
         self.prefilled += len(tokens)
         assert len(self._rows[row]) <= self.max_len
         return self.logits_of(self._rows[row])
+
+    def prefill_pooled(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
+        """The sum of as many vectors, each of which is a function of its token and of all before it."""
+        states = [states_after([*self._rows[row], *tokens[:end]]) for end in range(1, len(tokens) + 1)]
+        self.prefill(row, tokens, start)
+        return torch.stack(states).double().sum(dim=0)
 
     def decode(self, tokens: Sequence[int]) -> torch.Tensor:
         self._check(tokens)

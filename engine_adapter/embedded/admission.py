@@ -14,16 +14,16 @@ from structout.spec import SPEC_TYPES
 from structout.vocabulary import Vocabulary
 
 
-def objection(request: object, vocabulary: Vocabulary, *, max_len: int) -> GrammarError | None:
+def objection(request: object, vocabulary: Vocabulary, *, max_len: int, can_embed: bool = True) -> GrammarError | None:
     """Why the engine cannot take ``request``; None if it can.
 
-    An INVALID_SPEC whose ``keyword`` is the field at fault. Its message holds no foreign object's text, and no huge
-    integer's. Never raises, whatever it is given.
+    An INVALID_SPEC whose ``keyword`` is the field at fault; UNSUPPORTED for an embedding, if the model ``can_embed``
+    nothing. Its message holds no foreign object's text, and no huge integer's. Never raises, whatever it is given.
     """
     try:
         if not isinstance(request, Request):
             return invalid(f"a request has to be a Request, not {_shown(request)}")
-        return _wrong_type(request) or _unfit(request, vocabulary, max_len)
+        return _wrong_type(request) or _unfit(request, vocabulary, max_len) or _no_embedding(request, can_embed)
     except BaseException as exc:
         reraise_users_interrupt(exc)
         return attrs.evolve(invalid("the request cannot be read"), detail=describe_exception(exc))
@@ -86,6 +86,7 @@ _RULES: Final = (
     _Rule("stop", _are_stops, f"at most {MAX_STOPS} strings of 1 to {MAX_STOP_LENGTH} characters that UTF-8 can write"),
     _Rule("include_stop", lambda value: isinstance(value, bool), "true or false"),
     _Rule("activation", lambda value: isinstance(value, AtOffset | AfterTokens), "AtOffset or AfterTokens", True),
+    _Rule("embed", lambda value: isinstance(value, bool), "true or false"),
     _Rule("deadline_s", _is_duration, f"seconds, above 0 and at most {threading.TIMEOUT_MAX:.0f}", optional=True),
 )
 
@@ -111,6 +112,15 @@ def _unfit(request: Request, vocabulary: Vocabulary, max_len: int) -> GrammarErr
     for name, tokens in (("prompt", request.prompt), ("stop_token_ids", stops)):
         if outside := [token for token in tokens if not 0 <= token < size]:
             return invalid(f"{name} has {_shown(outside[0])}, which is not one of the model's {size} token ids", name)
+    return None
+
+
+def _no_embedding(request: Request, can_embed: bool) -> GrammarError | None:
+    if request.embed and request.spec is not None:
+        return invalid("an embedding is no text, and has no grammar", "spec")
+    if request.embed and not can_embed:
+        message = "this model makes no embeddings"
+        return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword="embed")
     return None
 
 

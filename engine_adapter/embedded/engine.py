@@ -33,8 +33,10 @@ import attrs
 from engine_adapter.embedded.admission import invalid, objection
 from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.embedded.detokenize import Detokenizer
+from engine_adapter.embedded.embedding import embedded
 from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
-from engine_adapter.embedded.model import ModelRunner
+from engine_adapter.embedded.model import ModelRunner, SupportsPooling
+from engine_adapter.embedded.pooling import Pool
 from engine_adapter.embedded.request import Blocked, Ended, Request, Sequence, Told, Waiting
 from engine_adapter.embedded.scheduler import Plan, Scheduler
 from engine_adapter.embedded.starting import started
@@ -166,7 +168,8 @@ class Engine:
 
     def add(self, request: Request) -> Result[None, GrammarError]:
         """Takes a request, or says why it cannot be one. Once taken, it ends with an event of `step`."""
-        if error := objection(request, self.vocabulary, max_len=self._runner.max_len):
+        can_embed = isinstance(self._runner, SupportsPooling)
+        if error := objection(request, self.vocabulary, max_len=self._runner.max_len, can_embed=can_embed):
             return Err(error)
         with self._lock:
             if request.id in self._claims:
@@ -197,6 +200,7 @@ class Engine:
             stop_token_ids=frozenset(stops),
             detokenizer=Detokenizer(self.vocabulary.token, request.stop, include_stop=request.include_stop),
             cuts=Cuts(self._spelling) if request.spec is not None and request.stop else None,
+            pool=Pool() if request.embed else None,
         )
 
     def _release_claim(self, request_id: str) -> None:
@@ -334,10 +338,16 @@ class Engine:
         for late in computed.late:
             with self._concerning([late.sequence]):
                 self._sit_out(late)
+        for pooled in computed.pooled:
+            with self._concerning([pooled]):
+                self._take_vector(pooled)
         for new in computed.tokens:
             with self._concerning([new.sequence]):
                 self._touched[new.sequence.id] = new.sequence
                 self._take(new)
+
+    def _take_vector(self, sequence: Sequence) -> None:
+        self._end(sequence, embedded(sequence, self._terminal_rule))
 
     def _sit_out(self, late: Late) -> None:
         """Leaves a sequence whose bitmask was late out of this step; ends it if it missed too often in a row."""

@@ -12,9 +12,10 @@ import attrs
 import torch
 
 from engine_adapter.embedded.minimum import withhold_stops
-from engine_adapter.embedded.model import ModelRunner
+from engine_adapter.embedded.model import ModelRunner, SupportsPooling
+from engine_adapter.embedded.pooling import Pool
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
-from engine_adapter.embedded.scheduler import Plan
+from engine_adapter.embedded.scheduler import Chunk, Plan
 from engine_adapter.filling import Filled, Filler, wait
 from engine_adapter.masks import fill_rows
 from engine_adapter.outcome import TokenLogprob, internal_error
@@ -57,11 +58,13 @@ class Computed:
         tokens: what was sampled.
         failed: the sequences that cannot go on, and why.
         late: the sequences that sit this step out.
+        pooled: the sequences whose prompts are pooled to their ends.
     """
 
     tokens: list[NewToken] = attrs.field(factory=list)
     failed: list[tuple[Sequence, GrammarError]] = attrs.field(factory=list)
     late: list[Late] = attrs.field(factory=list)
+    pooled: list[Sequence] = attrs.field(factory=list)
 
     @contextmanager
     def concerning(self, sequence: Sequence, problem: str) -> Iterator[None]:
@@ -132,10 +135,19 @@ class Forward:
                 computed.failed += [(sequence, internal_error(exc)) for sequence in plan.decode]
         for chunk in plan.chunks:
             with computed.concerning(chunk.sequence, "the model failed on a prompt"):
+                if chunk.sequence.pool is not None:
+                    self._pool(chunk, chunk.sequence.pool, computed)
+                    continue
                 last = self._runner.prefill(chunk.row, chunk.tokens(), chunk.start)
                 logits += [(chunk.sequence, last)] if chunk.completes else []
                 chunk.sequence.move(Decoding() if chunk.completes else Prefilling(chunk.end))
         return logits
+
+    def _pool(self, chunk: Chunk, pool: Pool, computed: Computed) -> None:
+        assert isinstance(self._runner, SupportsPooling), "or the engine would not have taken it"
+        pool.add(chunk.start, self._runner.prefill_pooled(chunk.row, chunk.tokens(), chunk.start))
+        chunk.sequence.move(Prefilling(chunk.end))
+        computed.pooled += [chunk.sequence] if chunk.completes else []
 
     def _sample(self, logits: _Logits, bitmask: Bitmask, bitmask_rows: dict[str, int], computed: Computed) -> None:
         lost = {sequence.id for sequence, _ in computed.failed} | {late.sequence.id for late in computed.late}

@@ -1,7 +1,8 @@
 """The forward pass: a transformers decoder that works on rows of stored keys and values."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
@@ -69,8 +70,22 @@ class ModelRunner(Protocol):
         """How many tokens the row holds."""
 
 
+@runtime_checkable
+class SupportsPooling(Protocol):
+    """A `ModelRunner` that also shows what it made of a prompt, for embeddings."""
+
+    def prefill_pooled(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
+        """`ModelRunner.prefill`, but for what it returns.
+
+        Returns:
+            The sum of the last hidden states of the chunk's tokens, [hidden size]: in float64, so that it hardly
+            matters how a prompt is cut.
+        """
+
+
 class TransformersRunner:
-    """A `ModelRunner` on a transformers decoder whose every layer attends to its whole past (Llama, Qwen, Mistral).
+    """A `ModelRunner`, with `SupportsPooling`, on a transformers decoder whose every layer attends to its whole past
+    (Llama, Qwen, Mistral).
 
     A forward pass either changes the rows or raises, whatever it raises.
     """
@@ -105,13 +120,19 @@ class TransformersRunner:
 
     def prefill(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
         """See `ModelRunner.prefill`."""
-        if start != self._rows.length(row):
-            raise ValueError(f"a chunk at {start} does not continue row {row}, which holds {self._rows.length(row)}")
-        return self._forward(row, [tokens])[0]
+        self._check_start(row, start)
+        return self._logits(row, [tokens])[0]
+
+    def prefill_pooled(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
+        """See `SupportsPooling.prefill_pooled`."""
+        self._check_start(row, start)
+        with self._appending(row, [tokens]) as inputs:
+            states: torch.Tensor = self._model.base_model(**inputs).last_hidden_state
+            return states[0].double().sum(dim=0)
 
     def decode(self, tokens: Sequence[int]) -> torch.Tensor:
         """See `ModelRunner.decode`."""
-        return self._forward(0, [[token] for token in tokens])
+        return self._logits(0, [[token] for token in tokens])
 
     def swap(self, a: int, b: int) -> None:
         """See `ModelRunner.swap`."""
@@ -125,21 +146,30 @@ class TransformersRunner:
         """See `ModelRunner.length`."""
         return self._rows.length(row)
 
-    def _forward(self, first: int, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+    def _check_start(self, row: int, start: int) -> None:
+        if start != self._rows.length(row):
+            raise ValueError(f"a chunk at {start} does not continue row {row}, which holds {self._rows.length(row)}")
+
+    def _logits(self, first: int, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Appends equally many tokens to each of the rows from `first` on; the logits after the last of each."""
+        with self._appending(first, tokens) as inputs:
+            logits: torch.Tensor = self._model(**inputs, logits_to_keep=1).logits
+            return logits[:, -1].float()
+
+    @contextmanager
+    def _appending(self, first: int, tokens: Sequence[Sequence[int]]) -> Iterator[dict[str, Any]]:
+        """What the model is called with to append equally many tokens to each of the rows from `first` on."""
         if not tokens or not tokens[0]:
             raise ValueError("no tokens to run")
         input_ids = torch.tensor(tokens, dtype=torch.int64, device=self.device)
         with self._rows.appending(first, *input_ids.shape) as window, torch.inference_mode():
-            logits: torch.Tensor = self._model(
-                input_ids=input_ids,
-                position_ids=window.positions,
-                attention_mask=window.attention_mask(self._model.dtype),
-                cache=WindowCache(self._rows, window),
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits
-            return logits[:, -1].float()
+            yield {
+                "input_ids": input_ids,
+                "position_ids": window.positions,
+                "attention_mask": window.attention_mask(self._model.dtype),
+                "cache": WindowCache(self._rows, window),
+                "use_cache": True,
+            }
 
 
 def _check_kind(model: PreTrainedModel) -> None:

@@ -16,6 +16,7 @@ import attrs
 
 from engine_adapter.embedded.cuts import Cuts
 from engine_adapter.embedded.detokenize import Detokenizer
+from engine_adapter.embedded.pooling import Pool
 from engine_adapter.outcome import Terminal, TokenLogprob
 from engine_adapter.sampling import SamplingParams
 from structout.constraint import Activation, Constraint
@@ -56,6 +57,8 @@ class Request:
         include_stop: whether the text ends behind the stop string instead, which may not be asked of a risky grammar.
         activation: where the grammar starts to constrain; at the first token when not given.
         deadline_s: seconds for its grammar to be compiled; the compile service's own when not given.
+        embed: whether the prompt's embedding is wanted and no text: it ends as `Finished` with a ``vector``, without a
+            `Delta`. Has no ``spec`` then; what else is said of generating does not matter.
     """
 
     id: str
@@ -70,6 +73,7 @@ class Request:
     include_stop: bool = False
     activation: Activation | None = None
     deadline_s: float | None = None
+    embed: bool = False
 
 
 @attrs.frozen
@@ -149,6 +153,7 @@ class Sequence:
         constraint: its matcher; None for free text and while it is blocked.
         told: how much of it events have delivered.
         misses: how often in a row its own bitmask row has missed its budget.
+        pool: what its embedding is made of, if that is what it is for. It never decodes.
     """
 
     request: Request
@@ -164,6 +169,7 @@ class Sequence:
     constraint: Constraint | None = None
     told: Told = Told()
     misses: int = 0
+    pool: Pool | None = None
 
     @property
     def id(self) -> str:

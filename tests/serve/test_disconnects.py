@@ -29,14 +29,14 @@ PATH = "/v1/completions"
 class LeavingClient:
     """One HTTP request as ASGI sees it: a body, and then nothing until the client leaves."""
 
-    def __init__(self, body: dict[str, Any]) -> None:
+    def __init__(self, body: dict[str, Any], path: str = PATH) -> None:
         self.scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "method": "POST",
-            "path": PATH,
-            "raw_path": PATH.encode(),
+            "path": path,
+            "raw_path": path.encode(),
             "query_string": b"",
             "headers": [],
             "scheme": "http",

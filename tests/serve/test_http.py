@@ -11,12 +11,16 @@ from hypothesis import given
 
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.outcome import Delta, TokenLogprob
+from engine_adapter.serve.http.asking import Asked
 from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
 from engine_adapter.serve.http.chat import read_chat
 from engine_adapter.serve.http.completions import CompletionShape, read_completion
+from engine_adapter.serve.http.endpoint import Reader
 from engine_adapter.serve.http.errors import error_response
 from engine_adapter.serve.http.fields import UNSUPPORTED
-from engine_adapter.serve.http.requests import ChatRequest, CompletionRequest
+from engine_adapter.serve.http.requests import ChatRequest, CompletionRequest, GenerationRequest
+from engine_adapter.serve.http.responses.reading import read_response
+from engine_adapter.serve.http.responses.request import ResponseRequest
 from engine_adapter.serve.running import RunningEngine
 from structout import Err, ErrorKind, GrammarError, Ok
 from structout.errors import CONSEQUENCES
@@ -183,12 +187,24 @@ def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: 
     assert ErrorKind(error["code"])
 
 
+READERS: list[tuple[Reader[Asked], type[GenerationRequest], dict[str, Any]]] = [
+    (read_chat, ChatRequest, HELLO),
+    (read_completion, CompletionRequest, {"prompt": "x"}),
+    (read_response, ResponseRequest, {"input": "x"}),
+]
+
+
+@pytest.mark.parametrize(("read", "fields", "body"), READERS)
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_a_field_that_is_not_supported_is_refused_unless_it_changes_nothing(name: str) -> None:
+def test_a_field_that_is_not_supported_is_refused_unless_it_changes_nothing(
+    name: str, read: Reader[Asked], fields: type[GenerationRequest], body: dict[str, Any]
+) -> None:
     served = served_by(RunningEngine(scripted_engine()))
+    if name in fields.model_fields:
+        return
     for value in (None, *UNSUPPORTED[name]):
-        assert isinstance(read_chat(chat(**{name: value}), served, "id"), Ok)
-    refused = read_chat(chat(**{name: "something"}), served, "id")
+        assert isinstance(read({**body, name: value}, served, "id"), Ok)
+    refused = read({**body, name: "something"}, served, "id")
     assert isinstance(refused, Err)
     assert (refused.error.kind, refused.error.pointer) == (ErrorKind.UNSUPPORTED, f"/{name}")
 
@@ -208,16 +224,16 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = [*CompletionRequest.model_fields, *ChatRequest.model_fields, *UNSUPPORTED, *OBJECT_FIELDS, *CARRIERS]
+MODELS = [fields for _, fields, _ in READERS]
+NAMES = [*(name for fields in MODELS for name in fields.model_fields), *UNSUPPORTED, *OBJECT_FIELDS, *CARRIERS]
 FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON)
 
 
 @given(FIELDS, st.booleans())
 def test_reading_never_raises_whatever_the_fields_are(fields: dict[str, Any], has_prompt: bool) -> None:
     served = served_by(RunningEngine(scripted_engine()))
-    usual = {"prompt": "x", "messages": HELLO["messages"]} if has_prompt else {}
-    for read in (read_chat, read_completion):
-        match read({**fields, **usual}, served, "id"):
+    for read, _, usual in READERS:
+        match read({**fields, **(usual if has_prompt else {})}, served, "id"):
             case Ok(asked):
                 assert asked.n >= 1
             case Err(error):

@@ -162,6 +162,12 @@ class FailingMatcher(TrieMatcher):
 
 
 def failing(fails_after: Sequence[int | None], *, is_stream: bool) -> httpx.Response:
+    """The reply of a server whose matchers fail, to a chat with several answers."""
+    messages = [{"role": "user", "content": "x"}]
+    return failing_with(fails_after, CHAT, {"messages": messages, "n": len(fails_after), "stream": is_stream})
+
+
+def failing_with(fails_after: Sequence[int | None], path: str, body: dict[str, Any]) -> httpx.Response:
     """The reply of a server whose matchers fail, in the order in which they are started."""
     order = iter(fails_after)
 
@@ -169,14 +175,9 @@ def failing(fails_after: Sequence[int | None], *, is_stream: bool) -> httpx.Resp
         return FailingMatcher(options, vocabulary, stops, fails_after=next(order))
 
     service = CompileService(discover(plugins={"trie": TriePlugin(trie_info(matcher=matcher))}, entry_points=[]), BYTES)
-    body = {
-        "messages": [{"role": "user", "content": "x"}],
-        "structured_outputs": {"choice": ["wxyz"]},
-        "n": len(fails_after),
-        "stream": is_stream,
-    }
+    body = {**body, "structured_outputs": {"choice": ["wxyz"]}}
     try:
-        return post(CHAT, body, engine=scripted_engine(service=service))
+        return post(path, body, engine=scripted_engine(service=service))
     finally:
         service.close()
 

@@ -1,5 +1,6 @@
 """The application: which path does what."""
 
+import functools
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
@@ -9,11 +10,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from engine_adapter.serve.embedding import Embedder
+from engine_adapter.serve.http.answering import answer
 from engine_adapter.serve.http.asking import unknown_model
 from engine_adapter.serve.http.chat import read_chat
 from engine_adapter.serve.http.completions import read_completion
-from engine_adapter.serve.http.endpoint import GenerationEndpoint
+from engine_adapter.serve.http.embeddings import EmbeddingsAnswerer, read_embeddings
+from engine_adapter.serve.http.endpoint import Endpoint
 from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.served import ServedModel
 
 
@@ -40,10 +45,14 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
     async def show_metrics(request: Request) -> Response:
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
+    generate = functools.partial(answer, running=served.running)
+    embed = EmbeddingsAnswerer(Embedder(served.running))
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", GenerationEndpoint(served, read_chat), methods=["POST"]),
-            Route("/v1/completions", GenerationEndpoint(served, read_completion), methods=["POST"]),
+            Route("/v1/chat/completions", Endpoint(served, read_chat, generate), methods=["POST"]),
+            Route("/v1/completions", Endpoint(served, read_completion, generate), methods=["POST"]),
+            Route("/v1/responses", Endpoint(served, read_response, generate), methods=["POST"]),
+            Route("/v1/embeddings", Endpoint(served, read_embeddings, embed), methods=["POST"]),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route("/health", health),

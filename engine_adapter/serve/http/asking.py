@@ -1,4 +1,4 @@
-"""From a request's fields to what the engine is asked, for chats and for completions alike."""
+"""From a request's fields to what the engine is asked, for every endpoint that generates."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -6,9 +6,10 @@ from typing import Any, Final, Protocol
 import attrs
 
 from engine_adapter.embedded.request import Request
-from engine_adapter.outcome import Delta, Finished, Terminal
+from engine_adapter.outcome import Finished
 from engine_adapter.sampling import SamplingParams
-from engine_adapter.serve.http.requests import CommonRequest
+from engine_adapter.serve.http.requests import GenerationRequest
+from engine_adapter.serve.samples import SampleOutcome, Samples
 from engine_adapter.serve.served import ServedModel
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.parsing import parse_request, requested_backend
@@ -18,39 +19,34 @@ from structout.result import Err, Ok, Result
 JsonObject = dict[str, Any]
 
 
-class ChoiceStream(Protocol):
-    """Writes the chunks of one choice. Each method returns what belongs into ``choices``, which may be nothing yet."""
+class EventWriter(Protocol):
+    """Writes the events of one stream."""
 
-    def delta(self, delta: Delta) -> list[JsonObject]: ...
-
-    def end(self, end: Terminal) -> list[JsonObject]: ...
-
-
-class Shape(Protocol):
-    """What replies of one endpoint look like."""
-
-    @property
-    def id_prefix(self) -> str: ...
-
-    @property
-    def object_name(self) -> str:
-        """``object`` of a whole reply."""
+    def take(self, each: SampleOutcome) -> bytes:
+        """The events for one outcome; b"" if there are none yet, and for the failure of an only sample."""
         ...
 
-    @property
-    def chunk_name(self) -> str:
-        """``object`` of a part of a stream."""
+    def last(self, samples: Samples) -> bytes:
+        """What follows when all samples have ended; tells the error if the request as a whole has failed."""
         ...
+
+    def broken(self, error: GrammarError) -> bytes:
+        """The end of a stream that breaks off for a bug of ours."""
+        ...
+
+
+class Form(Protocol):
+    """What the replies of one endpoint look like."""
 
     def judge(self, finished: Finished) -> GrammarError | None:
-        """Why a text that the engine takes for finished cannot be put into this shape; None if it can."""
+        """Why a text that the engine takes for finished cannot be put into this form; None if it can."""
         ...
 
-    def choice(self, index: int, deltas: list[Delta], end: Terminal) -> JsonObject:
-        """A choice of a whole reply."""
+    def whole(self, asked: "Asked", samples: Samples) -> JsonObject:
+        """A whole reply; some of the samples, which have all ended, have finished."""
         ...
 
-    def stream(self, index: int) -> ChoiceStream: ...
+    def stream(self, asked: "Asked") -> EventWriter: ...
 
 
 @attrs.frozen(kw_only=True)
@@ -62,8 +58,7 @@ class Asked:
         n: how many answers.
         model: what the reply calls the model.
         is_stream: whether they come as server-sent events.
-        has_usage: whether a stream ends with the counts of tokens.
-        shape: what the reply looks like.
+        form: what the reply looks like.
         places: pointers of the fields that the engine may find fault with, by its own names for them.
     """
 
@@ -71,8 +66,7 @@ class Asked:
     n: int
     model: str
     is_stream: bool
-    has_usage: bool
-    shape: Shape
+    form: Form
     places: Mapping[str, str]
 
     def located(self, error: GrammarError) -> GrammarError:
@@ -88,23 +82,27 @@ class Wanted:
     Attributes:
         prompt: token ids.
         max_tokens: most tokens of an answer.
-        logprobs: how many alternatives to report at each token; None for no log-probabilities at all.
-        shape: what the reply looks like.
+        form: what the reply looks like.
         places: see `Asked`; of those fields that have other names here, or other places.
+        logprobs: how many alternatives to report at each token; None for no log-probabilities at all.
+        stop: what ends an answer.
+        n: how many answers.
     """
 
     prompt: tuple[int, ...]
     max_tokens: int
-    logprobs: int | None
-    shape: Shape
+    form: Form
     places: Mapping[str, str]
+    logprobs: int | None = None
+    stop: tuple[str, ...] = ()
+    n: int = 1
 
 
 _PLACES: Final = {"min_tokens": "/min_tokens", "stop": "/stop"}
 
 
 def asked(
-    body: Mapping[str, Any], fields: CommonRequest, wanted: Wanted, served: ServedModel, request_id: str
+    body: Mapping[str, Any], fields: GenerationRequest, wanted: Wanted, served: ServedModel, request_id: str
 ) -> Result[Asked, GrammarError]:
     """Puts it together; the constraint and its backend are read by `structout.parsing` alone."""
     match parse_request(body), requested_backend(body), _sampling(fields, wanted):
@@ -119,23 +117,22 @@ def asked(
         min_tokens=fields.min_tokens or 0,
         sampling=sampling,
         spec=spec,
-        stop=tuple(fields.stop or ()),
+        stop=wanted.stop,
         backend=backend,
     )
     return Ok(
         Asked(
             request=request,
-            n=fields.n or 1,
+            n=wanted.n,
             model=served.name,
             is_stream=bool(fields.stream),
-            has_usage=bool(fields.stream_options and fields.stream_options.include_usage),
-            shape=wanted.shape,
+            form=wanted.form,
             places={**_PLACES, **wanted.places},
         )
     )
 
 
-def _sampling(fields: CommonRequest, wanted: Wanted) -> Result[SamplingParams, GrammarError]:
+def _sampling(fields: GenerationRequest, wanted: Wanted) -> Result[SamplingParams, GrammarError]:
     parsed = SamplingParams.parse(
         temperature=fields.temperature,
         top_p=fields.top_p,
@@ -150,9 +147,9 @@ def _sampling(fields: CommonRequest, wanted: Wanted) -> Result[SamplingParams, G
     return parsed
 
 
-def wrong_model(fields: CommonRequest, served: ServedModel) -> GrammarError | None:
-    """An error if the request names a model that is not served here."""
-    return None if fields.model in (None, served.name) else unknown_model(str(fields.model), served)
+def wrong_model(name: str | None, served: ServedModel) -> GrammarError | None:
+    """An error if a request names a model that is not served here."""
+    return None if name in (None, served.name) else unknown_model(str(name), served)
 
 
 def unknown_model(name: str, served: ServedModel) -> GrammarError:

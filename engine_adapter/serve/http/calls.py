@@ -8,6 +8,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from engine_adapter.outcome import Finished, FinishReason
+from engine_adapter.terminal import CODE, unusable
+from structout.errors import GrammarError
 from structout.parsing.fields import CARRIERS
 
 
@@ -132,3 +135,11 @@ def read_calls(text: str) -> list[Call] | None:
     reader = CallReader()
     calls = reader.push(text)
     return calls if calls and reader.is_well_formed else None
+
+
+def unfit_for_calls(finished: Finished, forced: Forced | None) -> GrammarError | None:
+    """Why a text that had to be calls is not; None if it is, broke off, or did not have to be."""
+    is_list = isinstance(forced, AnyCalls) and finished.reason is FinishReason.STOP
+    if is_list and read_calls(finished.text) is None:
+        return unusable(f"{CODE} the text is no list of tool calls")
+    return None

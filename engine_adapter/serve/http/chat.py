@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import attrs
 
-from engine_adapter.outcome import Delta, Finished, FinishReason, Terminal, TokenLogprob
-from engine_adapter.serve.http.asking import Asked, ChoiceStream, JsonObject, Wanted, asked, wrong_model
+from engine_adapter.outcome import Delta, Finished, Terminal, TokenLogprob
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, wrong_model
 from engine_adapter.serve.http.body import read_fields
 from engine_adapter.serve.http.calls import (
     AnyCalls,
@@ -16,13 +16,13 @@ from engine_adapter.serve.http.calls import (
     NamedCall,
     forced_by,
     new_call_id,
-    read_calls,
+    unfit_for_calls,
 )
+from engine_adapter.serve.http.choices import Choices, ChoiceStream
 from engine_adapter.serve.http.endings import ending
 from engine_adapter.serve.http.logprobs import chat_logprobs
 from engine_adapter.serve.http.requests import ChatRequest
 from engine_adapter.serve.served import ServedModel
-from engine_adapter.terminal import CODE, unusable
 from structout.errors import ErrorKind, GrammarError
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
@@ -35,7 +35,7 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> 
             return failed
         case Ok(fields):
             pass
-    if (error := wrong_model(fields, served) or _contradiction(fields)) is not None:
+    if (error := wrong_model(fields.model, served) or _contradiction(fields)) is not None:
         return Err(error)
     match served.prompts.of_chat([message.for_template() for message in fields.messages], fields.tools):
         case Err(refused):
@@ -45,13 +45,18 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> 
     wanted = Wanted(
         prompt=prompt,
         max_tokens=fields.max_completion_tokens or fields.max_tokens or served.max_len,
-        logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
-        shape=ChatShape(served.vocabulary, forced_by(body), has_logprobs=bool(fields.logprobs)),
+        form=Choices(
+            shape=ChatShape(served.vocabulary, forced_by(body), has_logprobs=bool(fields.logprobs)),
+            has_usage=fields.has_usage,
+        ),
         places={
             "prompt": "/messages",
             "max_tokens": "/max_tokens" if fields.max_completion_tokens is None else "/max_completion_tokens",
             "logprobs": "/top_logprobs",
         },
+        logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
+        stop=tuple(fields.stop or ()),
+        n=fields.n or 1,
     )
     return asked(body, fields, wanted, served, request_id)
 
@@ -72,7 +77,7 @@ def _invalid(message: str, field: str) -> GrammarError:
 
 @attrs.frozen
 class ChatShape:
-    """See `engine_adapter.serve.http.asking.Shape`."""
+    """See `engine_adapter.serve.http.choices.ChoiceShape`."""
 
     vocabulary: Vocabulary
     forced: Forced | None
@@ -83,10 +88,7 @@ class ChatShape:
     chunk_name: ClassVar[str] = "chat.completion.chunk"
 
     def judge(self, finished: Finished) -> GrammarError | None:
-        is_list = isinstance(self.forced, AnyCalls) and finished.reason is FinishReason.STOP
-        if is_list and read_calls(finished.text) is None:
-            return unusable(f"{CODE} the text is no list of tool calls")
-        return None
+        return unfit_for_calls(finished, self.forced)
 
     def choice(self, index: int, deltas: list[Delta], end: Terminal) -> JsonObject:
         text = "".join(delta.text for delta in deltas)
@@ -160,7 +162,7 @@ class _Calls:
 
 @attrs.define
 class ChatStream:
-    """See `engine_adapter.serve.http.asking.ChoiceStream`. The role comes with the first thing that is said;
+    """See `engine_adapter.serve.http.choices.ChoiceStream`. The role comes with the first thing that is said;
     log-probabilities of tokens that say nothing wait for the next that do."""
 
     shape: ChatShape

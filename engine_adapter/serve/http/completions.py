@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from engine_adapter.outcome import Delta, Finished, Terminal, TokenLogprob
-from engine_adapter.serve.http.asking import Asked, ChoiceStream, JsonObject, Wanted, asked, wrong_model
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, wrong_model
 from engine_adapter.serve.http.body import read_fields
+from engine_adapter.serve.http.choices import Choices, ChoiceStream
 from engine_adapter.serve.http.endings import ending
 from engine_adapter.serve.http.logprobs import CompletionLogprobs
 from engine_adapter.serve.http.requests import CompletionRequest
@@ -29,22 +30,27 @@ def read_completion(body: Mapping[str, Any], served: ServedModel, request_id: st
             return failed
         case Ok(fields):
             pass
-    if (error := wrong_model(fields, served)) is not None:
+    if (error := wrong_model(fields.model, served)) is not None:
         return Err(error)
     prompt = fields.prompt
     wanted = Wanted(
         prompt=served.prompts.of_text(prompt) if isinstance(prompt, str) else tuple(prompt),
         max_tokens=fields.max_tokens or DEFAULT_MAX_TOKENS,
-        logprobs=fields.logprobs,
-        shape=CompletionShape(served.vocabulary, has_logprobs=fields.logprobs is not None),
+        form=Choices(
+            shape=CompletionShape(served.vocabulary, has_logprobs=fields.logprobs is not None),
+            has_usage=fields.has_usage,
+        ),
         places=_PLACES,
+        logprobs=fields.logprobs,
+        stop=tuple(fields.stop or ()),
+        n=fields.n or 1,
     )
     return asked(body, fields, wanted, served, request_id)
 
 
 @attrs.frozen
 class CompletionShape:
-    """See `engine_adapter.serve.http.asking.Shape`."""
+    """See `engine_adapter.serve.http.choices.ChoiceShape`."""
 
     vocabulary: Vocabulary
     has_logprobs: bool = attrs.field(kw_only=True)
@@ -70,7 +76,7 @@ class CompletionShape:
 
 @attrs.define
 class CompletionStream:
-    """See `engine_adapter.serve.http.asking.ChoiceStream`. Tokens that complete no text wait for the next that does."""
+    """See `choices.ChoiceStream`. Tokens that complete no text wait for the next that does."""
 
     index: int
     logprobs: CompletionLogprobs | None

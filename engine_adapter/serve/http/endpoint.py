@@ -1,10 +1,11 @@
-"""An endpoint for generation, as an ASGI application: reads a body, answers it, and stops when the client has gone."""
+"""An endpoint that asks the engine, as an ASGI application: reads a body, answers it, and stops when the client has
+gone."""
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 from starlette.requests import ClientDisconnect
@@ -13,8 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from engine_adapter.outcome import internal_error
-from engine_adapter.serve.http.answering import answer
-from engine_adapter.serve.http.asking import Asked
+from engine_adapter.serve.http.answering import Send as Respond
 from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
 from engine_adapter.serve.http.errors import error_response, log_error
 from engine_adapter.serve.served import ServedModel
@@ -23,21 +23,28 @@ from structout.result import Err, Ok, Result
 
 logger = logging.getLogger(__name__)
 
-Reader: TypeAlias = Callable[[Mapping[str, Any], ServedModel, str], Result[Asked, GrammarError]]
+A = TypeVar("A")
+"""What is asked of an endpoint."""
+
+Reader: TypeAlias = Callable[[Mapping[str, Any], ServedModel, str], Result[A, GrammarError]]
 """Makes what is asked of a body; the last argument is the request's id."""
+
+Answerer: TypeAlias = Callable[[A, Respond], Awaitable[None]]
+"""Answers what is asked. Cancelled, it stops what runs for it."""
 
 REQUEST_ID_HEADER = "x-request-id"
 
 
 @attrs.frozen(eq=False)
-class GenerationEndpoint:
-    """Answers the requests to one path with what ``read`` makes of them.
+class Endpoint(Generic[A]):
+    """Answers the requests to one path with what ``answer`` makes of what ``read`` makes of them.
 
     Every reply has the request's id in a header; the log has it too.
     """
 
     served: ServedModel
-    read: Reader
+    read: Reader[A]
+    answer: Answerer[A]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = uuid.uuid4().hex
@@ -63,7 +70,7 @@ class GenerationEndpoint:
                     log_error(error, exchange.id)
                     await exchange.respond(error_response(error))
                 case asked:
-                    await answer(asked, self.served.running, exchange.respond)
+                    await self.answer(asked, exchange.respond)
         except ClientDisconnect:
             return
         except Exception as exc:
@@ -72,7 +79,7 @@ class GenerationEndpoint:
             if not exchange.has_begun:
                 await exchange.respond(error_response(error))
 
-    def _read(self, body: bytes, request_id: str) -> Asked | GrammarError:
+    def _read(self, body: bytes, request_id: str) -> A | GrammarError:
         match read_body(body).and_then(lambda fields: self.read(fields, self.served, request_id)):
             case Ok(asked):
                 return asked

@@ -1,7 +1,8 @@
 """The fields of a request that are not supported, or do not matter: the one place where they are listed.
 
-A field that would change the answer is refused by name unless its value is one that changes nothing. What is not
-listed anywhere passes, as servers of this API let it, unless it looks like a field that is known.
+A field that would change the answer, and that an endpoint does not read, is refused by name unless its value is one
+that changes nothing. What is not listed anywhere passes, as servers of this API let it, unless it looks like a field
+that is known.
 """
 
 from collections.abc import Mapping
@@ -16,17 +17,38 @@ UNSUPPORTED: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
         # OpenAI's
         "audio": (),
+        "background": (False,),
         "best_of": (1,),
+        "context_management": ([],),
+        "conversation": (),
+        "dimensions": (),
         "echo": (False,),
         "frequency_penalty": (0,),
         "function_call": ("none", "auto"),
         "functions": ([],),
+        "include": ([],),
+        "input": (),
+        "instructions": ("",),
         "logit_bias": ({},),
+        "logprobs": (False,),
+        "max_completion_tokens": (),
+        "max_output_tokens": (),
+        "max_tokens": (),
+        "max_tool_calls": (),
+        "messages": (),
         "modalities": (["text"],),
+        "n": (1,),
         "prediction": (),
         "presence_penalty": (0,),
+        "previous_response_id": (),
+        "prompt": (),
+        "reasoning": ({}, {"effort": "none"}),
         "reasoning_effort": ("none",),
+        "stop": ([],),
+        "stream": (False,),
         "suffix": ("",),
+        "top_logprobs": (0,),
+        "truncation": ("disabled",),
         "verbosity": ("medium",),
         "web_search_options": (),
         # vLLM's
@@ -49,7 +71,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "use_beam_search": (False,),
     }
 )
-"""By name, the values that change nothing; null never does."""
+"""By name, the values that change nothing; null never does. An endpoint that reads a field does not look here."""
 
 HARMLESS: Final = frozenset(
     {
@@ -62,6 +84,7 @@ HARMLESS: Final = frozenset(
         "safety_identifier",
         "service_tier",
         "store",
+        "stream_options",
         "tools",
         "user",
     }

@@ -1,8 +1,8 @@
 """The fields that are read of a request, and their types. Ranges are checked by whoever uses the value."""
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 MAX_N: Final = 128
@@ -19,22 +19,32 @@ class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
-class CommonRequest(Strict):
-    """What chats and completions have in common. ``top_k``, ``min_p`` and ``min_tokens`` are extensions, as vLLM has
-    them."""
+class GenerationRequest(Strict):
+    """What all that generates has in common. ``seed``, ``top_k``, ``min_p`` and ``min_tokens`` are extensions where
+    OpenAI's API does not have them."""
 
     model: str | None = None
-    n: int | None = Field(None, ge=1, le=MAX_N)
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: int | None = Field(None, ge=1)
     min_tokens: int | None = Field(None, ge=0)
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+
+
+class ChoicesRequest(GenerationRequest):
+    """What chats and completions have in common."""
+
+    n: int | None = Field(None, ge=1, le=MAX_N)
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(None, ge=1)
     stop: list[str] | None = None
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream is to end with the counts of tokens."""
+        return bool(self.stream_options and self.stream_options.include_usage)
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -71,7 +81,7 @@ class ChatMessage(Strict):
         return {**(self.model_extra or {}), "role": role, "content": content}
 
 
-class ChatRequest(CommonRequest):
+class ChatRequest(ChoicesRequest):
     messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
@@ -79,8 +89,18 @@ class ChatRequest(CommonRequest):
     tools: list[dict[str, Any]] | None = None
 
 
-class CompletionRequest(CommonRequest):
-    prompt: str | list[int]
+def _text_or_tokens(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and all(type(token) is int for token in value)):
+        return value
+    raise PydanticCustomError("prompt", "a text or a list of token ids is needed")
+
+
+Prompt = Annotated[str | list[int], BeforeValidator(_text_or_tokens)]
+"""What a model goes on from, or embeds."""
+
+
+class CompletionRequest(ChoicesRequest):
+    prompt: Prompt
     logprobs: int | None = None
 
     @field_validator("prompt", mode="before")
@@ -90,7 +110,5 @@ class CompletionRequest(CommonRequest):
         if isinstance(value, list) and value and isinstance(value[0], str | list):
             if len(value) > 1:
                 raise PydanticCustomError("prompts", "several prompts in one request are not supported: send one each")
-            value = value[0]
-        if isinstance(value, str) or (isinstance(value, list) and all(type(token) is int for token in value)):
-            return value
-        raise PydanticCustomError("prompt", "a text or a list of token ids is needed")
+            return value[0]
+        return value

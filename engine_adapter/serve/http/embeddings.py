@@ -1,0 +1,149 @@
+"""``/v1/embeddings``: texts, or token ids, as vectors."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import attrs
+import numpy as np
+from pydantic import Field, field_validator
+from starlette.responses import Response
+
+from engine_adapter.embedded.admission import objection
+from engine_adapter.embedded.request import Request
+from engine_adapter.outcome import Finished
+from engine_adapter.serve.embedding import Embedder, Failure
+from engine_adapter.serve.http.answering import Send
+from engine_adapter.serve.http.asking import JsonObject, wrong_model
+from engine_adapter.serve.http.body import flattened, read_fields
+from engine_adapter.serve.http.errors import error_response, log_error
+from engine_adapter.serve.http.requests import Prompt, Strict
+from engine_adapter.serve.served import ServedModel
+from structout.errors import ErrorKind, GrammarError
+from structout.parsing.fields import KNOWN_FIELDS
+from structout.parsing.problems import child
+from structout.result import Err, Ok, Result
+
+MAX_INPUTS: Final = 2048
+"""Most texts in one request, as in OpenAI's API."""
+
+MAX_TOKENS: Final = 300_000
+"""Most tokens of all of them together, as in OpenAI's API."""
+
+
+class EmbeddingsRequest(Strict):
+    model: str | None = None
+    input: list[Prompt] = Field(min_length=1, max_length=MAX_INPUTS)
+    encoding_format: Literal["float", "base64"] | None = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [value] if _is_one(value) else value
+
+
+def _is_one(value: object) -> bool:
+    """Whether an input is one prompt and no list of them."""
+    return isinstance(value, str) or (isinstance(value, list) and bool(value) and type(value[0]) is int)
+
+
+@attrs.frozen(kw_only=True)
+class AskedEmbeddings:
+    """What a client wants.
+
+    Attributes:
+        id: the request's.
+        requests: for the engine, one for each input.
+        model: what the reply calls the model.
+        is_base64: whether vectors are the base64 of their numbers, float32, the lowest byte first.
+        is_one: whether the input is one prompt and no list.
+    """
+
+    id: str
+    requests: tuple[Request, ...]
+    model: str
+    is_base64: bool
+    is_one: bool
+
+    def place(self, index: int) -> str:
+        """The pointer of an input."""
+        return "/input" if self.is_one else child("/input", index)
+
+
+def read_embeddings(
+    body: Mapping[str, Any], served: ServedModel, request_id: str
+) -> Result[AskedEmbeddings, GrammarError]:
+    """What a body asks for. All inputs are checked before any is computed."""
+    match read_fields(body, EmbeddingsRequest):
+        case Err() as failed:
+            return failed
+        case Ok(fields):
+            pass
+    given = flattened(body)
+    if (error := wrong_model(fields.model, served) or _constrained(given)) is not None:
+        return Err(error)
+    prompts = [served.prompts.of_text(each) if isinstance(each, str) else tuple(each) for each in fields.input]
+    asked = AskedEmbeddings(
+        id=request_id,
+        requests=tuple(Request(id=f"{request_id}-{i}", prompt=prompt, embed=True) for i, prompt in enumerate(prompts)),
+        model=served.name,
+        is_base64=fields.encoding_format == "base64",
+        is_one=_is_one(given["input"]),
+    )
+    error = _unfit(asked, served)
+    return Ok(asked) if error is None else Err(error)
+
+
+def _constrained(given: Mapping[str, Any]) -> GrammarError | None:
+    """An error for a constraint, which nothing here would enforce."""
+    for name in KNOWN_FIELDS:
+        if given.get(name) is not None:
+            message = f"{name} is not supported: an embedding is no text"
+            place = child("", name)
+            return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, pointer=place, keyword=name)
+    return None
+
+
+def _unfit(asked: AskedEmbeddings, served: ServedModel) -> GrammarError | None:
+    if sum(len(request.prompt) for request in asked.requests) > MAX_TOKENS:
+        message = f"the inputs have more than {MAX_TOKENS:,} tokens together"
+        hint = "send them in several requests"
+        return GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, pointer="/input", keyword="input", hint=hint)
+    for index, request in enumerate(asked.requests):
+        if error := objection(request, served.vocabulary, max_len=served.max_len):
+            return attrs.evolve(error, pointer=asked.place(index), keyword="input")
+    return None
+
+
+@attrs.frozen(eq=False)
+class EmbeddingsAnswerer:
+    """Answers requests for embeddings, each whole or with the error of the first input that failed."""
+
+    embedder: Embedder
+
+    async def __call__(self, asked: AskedEmbeddings, send: Send) -> None:
+        match await self.embedder.embed(asked.requests):
+            case Ok(ends):
+                # On another thread: a long reply is a million numbers to write.
+                content = await asyncio.to_thread(_written, asked, ends)
+                await send(Response(content, media_type="application/json"))
+            case Err(Failure(error, index)):
+                log_error(error, asked.id)
+                place = None if index is None else asked.place(index)
+                await send(error_response(attrs.evolve(error, pointer=error.pointer or place)))
+
+
+def _written(asked: AskedEmbeddings, ends: list[Finished]) -> bytes:
+    """The reply. Each vector is written for itself: other threads get their turns in between."""
+    data = [json.dumps(_embedding(index, end, asked.is_base64)) for index, end in enumerate(ends)]
+    tokens = sum(end.usage.prompt_tokens for end in ends)
+    rest = json.dumps({"model": asked.model, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}})
+    return f'{{"object": "list", "data": [{", ".join(data)}], {rest[1:]}'.encode()
+
+
+def _embedding(index: int, end: Finished, is_base64: bool) -> JsonObject:
+    vector = end.vector or ()
+    numbers = base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode() if is_base64 else list(vector)
+    return {"object": "embedding", "index": index, "embedding": numbers}
