@@ -118,6 +118,10 @@ class RunningEngine:
         finally:
             self._abort(mailbox)
 
+    def abort(self, request_id: str) -> None:
+        """Ends a request with `Aborted`, which its reader is told; nothing if there is none, or it has ended."""
+        self._engine.abort(request_id)
+
     async def close(self, grace_s: float) -> None:
         """Takes no more requests, lets those under way finish for ``grace_s`` seconds, and ends the step thread.
 

@@ -53,10 +53,15 @@ async def sampled(running: RunningEngine, request: Request, n: int) -> AsyncGene
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def sample_ids(request_id: str, n: int) -> list[str]:
+    """The ids under which the engine runs the samples of a request."""
+    return [request_id] if n == 1 else [f"{request_id}-{index}" for index in range(n)]
+
+
 def _samples(request: Request, n: int) -> list[Request]:
     return [
-        attrs.evolve(request, id=f"{request.id}-{index}", sampling=_shifted(request.sampling, index))
-        for index in range(n)
+        attrs.evolve(request, id=id, sampling=_shifted(request.sampling, index))
+        for index, id in enumerate(sample_ids(request.id, n))
     ]
 
 

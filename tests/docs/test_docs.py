@@ -1,17 +1,22 @@
 """The manual is true: its examples run, its reference is the code's, its links lead somewhere."""
 
+import asyncio
 import importlib.util
 import linecache
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from engine_adapter.serve.running import RunningEngine
+from engine_adapter.serve.served import ServedModel
 from structout import hookspecs
 from tests.fakes import BYTES, TrieBackend
+from tests.serve.support import scripted_engine, served_by
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -28,14 +33,26 @@ def reference() -> ModuleType:
     return module
 
 
+@pytest.fixture
+def served() -> Iterator[ServedModel]:
+    engine = scripted_engine()
+    running = RunningEngine(engine)
+    running.start()
+    yield served_by(running)
+    asyncio.run(running.close(0.0))
+    engine.close()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_example_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The examples of a page build on each other; the README's start from a vocabulary, a row and a backend."""
+def test_every_example_runs(page: Path, served: ServedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """The examples of a page build on each other; the README's start from a vocabulary, a row and a backend, those
+    about servers from a model that is served."""
     if page.name == "reference.md":
         pytest.skip("signatures, not examples")
-    module = ModuleType(page.stem)
+    module = ModuleType(f"manual_{page.stem}")  # a page may have the name of a package
     vars(module).update(vocabulary=BYTES, row=np.zeros(BYTES.bitmask_width, np.int32), create_backend=TrieBackend)
-    sys.modules[page.stem] = module
+    vars(module).update(served=served)
+    sys.modules[module.__name__] = module
     try:
         for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8"))):
             # Hypothesis reads the source of a test, and would look for it in the page's Markdown.
@@ -43,7 +60,7 @@ def test_every_example_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> N
             linecache.cache[name] = (len(example), None, example.splitlines(keepends=True), name)
             exec(compile(example, name, "exec"), vars(module))
     finally:
-        del sys.modules[page.stem]
+        del sys.modules[module.__name__]
 
 
 def test_the_reference_is_up_to_date() -> None:

@@ -1,0 +1,197 @@
+"""What both dialects ask of the engine, and what they share in reading a message: nothing here raises on any message.
+
+An error's ``pointer`` names the field of the message that is at fault, as the message looks in JSON with the names of
+the .proto file.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
+from google.protobuf.message import Message
+
+from engine_adapter.embedded.request import Request
+from engine_adapter.outcome import internal_error
+from engine_adapter.sampling import SamplingParams
+from structout import parsing
+from structout.errors import ErrorKind, Fault, GrammarError, reraise_users_interrupt
+from structout.parsing.problems import quote
+from structout.result import Err, Ok, Result
+from structout.spec import GrammarSpec
+from structout.vocabulary import Vocabulary
+
+MAX_SEQUENCES: Final = 128
+"""Most answers to one request."""
+
+
+class TextPrompts(Protocol):
+    """Turns a prompt that is text into tokens, on any thread."""
+
+    def of_text(self, text: str) -> tuple[int, ...]:
+        """The token ids of a text."""
+        ...
+
+
+class Model(Protocol):
+    """What reading a request needs to know of a model; `ServedModel` knows it."""
+
+    @property
+    def name(self) -> str:
+        """What clients call it."""
+        ...
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens."""
+        ...
+
+    @property
+    def prompts(self) -> TextPrompts:
+        """Its tokenizer."""
+        ...
+
+    @property
+    def max_len(self) -> int:
+        """Most tokens of prompt and answer together."""
+        ...
+
+
+@attrs.frozen
+class Asked:
+    """A message as the engine takes it.
+
+    Attributes:
+        request: of one sample; `sampled` makes ``n`` of it.
+        n: how many answers.
+        pointers: where the message has what the engine calls by other names.
+    """
+
+    request: Request
+    n: int
+    pointers: Mapping[str, str]
+
+
+@attrs.frozen
+class Unsupported:
+    """A field that nothing here serves, though it would change the answer.
+
+    Attributes:
+        path: the names of the fields on the way to it, with slashes between.
+        hint: what to do about it.
+        neutral: values that change nothing.
+    """
+
+    path: str
+    hint: str
+    neutral: tuple[object, ...] = ()
+
+
+def unsupported(message: Message, table: Iterable[Unsupported]) -> GrammarError | None:
+    """The first of the table's fields that is set in ``message``, as an error."""
+    for each in table:
+        value = _set_value(message, each.path)
+        if value is not None and value not in each.neutral:
+            return refusal(each.path, each.hint)
+    return None
+
+
+def refusal(path: str, hint: str) -> GrammarError:
+    """UNSUPPORTED, for a field that is set."""
+    name = path.rpartition("/")[2]
+    message = f"{name} is not supported"
+    return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, pointer=f"/{path}", keyword=name, hint=hint)
+
+
+def _set_value(message: Message, path: str) -> Any | None:
+    """The field's value; None if it is not there, or is a number, text or list that counts as left out."""
+    *parents, name = path.split("/")
+    for parent in parents:
+        if not message.HasField(parent):
+            return None
+        message = getattr(message, parent)
+    return next((value for field, value in message.ListFields() if field.name == name), None)
+
+
+def invalid(message: str, path: str, hint: str | None = None) -> GrammarError:
+    """INVALID_SPEC, for the field at ``path``; "" is the whole message."""
+    pointer = f"/{path}" if path else ""
+    return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, pointer=pointer, hint=hint)
+
+
+def located(error: GrammarError, pointers: Mapping[str, str]) -> GrammarError:
+    """An error of the engine's or the sampler's field, pointing at the message's field that it came from."""
+    pointer = pointers.get(error.keyword or "")
+    return error if error.pointer is not None or pointer is None else attrs.evolve(error, pointer=pointer)
+
+
+def sequences(number: int, path: str) -> Result[int, GrammarError]:
+    """How many answers are asked for; 0 is one."""
+    if number > MAX_SEQUENCES:
+        return Err(invalid(f"{number} answers are asked for; there can be {MAX_SEQUENCES}", path))
+    return Ok(max(number, 1))
+
+
+def named_otherwise(name: str, model: Model) -> GrammarError | None:
+    """The error of a message that names another model; the empty name is any."""
+    if name in ("", model.name):
+        return None
+    return GrammarError(
+        kind=ErrorKind.UNAVAILABLE,
+        fault=Fault.CALLER,
+        message=f"there is no model {quote(name)} here",
+        pointer="/model",
+        keyword="model",
+        hint=f"use {quote(model.name)}, or leave it out",
+    )
+
+
+def encoded(text: str, model: Model, path: str) -> Result[tuple[int, ...], GrammarError]:
+    """A prompt's tokens. What the tokenizer raises is an error of the engine."""
+    if not text:
+        return Err(invalid("the prompt is empty", path))
+    try:
+        return Ok(model.prompts.of_text(text))
+    except BaseException as exc:
+        reraise_users_interrupt(exc)
+        return Err(internal_error(exc))
+
+
+def sampling(pointers: Mapping[str, str], **fields: object) -> Result[SamplingParams, GrammarError]:
+    """The sampler's parameters; an error points at the message's field."""
+    match SamplingParams.parse(**fields):
+        case Err(error):
+            return Err(located(error, pointers))
+        case Ok() as parsed:
+            return parsed
+
+
+def stops(model: Model, given: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
+    """The tokens that end the text: the model's own, unless they are to be ignored, and those that are given."""
+    own = () if ignore_eos else model.vocabulary.eos_token_ids
+    return (*own, *given)
+
+
+_Constructor: TypeAlias = Callable[[object, str], Result[GrammarSpec, GrammarError]]
+
+_CONSTRUCTORS: Final[Mapping[str, _Constructor]] = MappingProxyType(
+    {
+        "json": lambda value, pointer: parsing.json_schema(value, pointer=pointer),
+        "json_schema": lambda value, pointer: parsing.json_schema(value, pointer=pointer),
+        "regex": lambda value, pointer: parsing.regex(value, pointer=pointer),
+        "grammar": lambda value, pointer: parsing.grammar(value, pointer=pointer),
+        "json_object": lambda value, pointer: parsing.json_object(value, pointer=pointer),
+        "structural_tag": lambda value, pointer: parsing.structural_tag(value, pointer=pointer),
+        "choice": lambda value, pointer: parsing.choice(value, pointer=f"{pointer}/choices"),
+    }
+)
+"""By the name of the field, in either dialect."""
+
+
+def constraint(message: Message, oneof: str, path: str) -> Result[GrammarSpec | None, GrammarError]:
+    """The spec in a message's ``oneof``; None if no field of it is set. ``path`` leads to the message."""
+    name = message.WhichOneof(oneof)
+    if name is None:
+        return Ok(None)
+    value = getattr(message, name)
+    return _CONSTRUCTORS[name](list(value.choices) if name == "choice" else value, f"/{path}/{name}")
