@@ -25,11 +25,12 @@ def python_of(client: str) -> str:
     return python
 
 
-def run(client: str, *arguments: str, cwd: Path) -> str:
+def run(client: str, *arguments: str, cwd: Path, **environment: str) -> str:
     """What the client's Python prints to standard output. It sees nothing of this checkout but its script."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     finished = subprocess.run(
         [python_of(client), *arguments],
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+        env={**inherited, **environment},
         cwd=cwd,
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ class Animal(BaseModel):
 
     kind: Literal["dog", "cat"]
     legs: Literal[2, 4]
-    owners: list[Owner]
+    owner: Owner
 
 
 TOOLS: list[ChatCompletionToolParam] = [
@@ -78,7 +78,7 @@ def completion(client: OpenAI) -> Any:
 
 def parse(client: OpenAI) -> Any:
     """An answer as an instance of a class, whole and streamed."""
-    request = asked(response_format=Animal, max_tokens=200, extra_body=COMPACT, temperature=0)
+    request = asked(response_format=Animal, max_tokens=60, extra_body=COMPACT, temperature=0)
     whole = client.chat.completions.parse(**request).choices[0].message.parsed
     with client.chat.completions.stream(**request) as events:
         streamed = events.get_final_completion().choices[0].message.parsed
@@ -96,7 +96,7 @@ def required_tool(client: OpenAI) -> Any:
 def _calls(client: OpenAI, choice: Any) -> Any:
     """The choices that were forced to call, whole and streamed."""
     request = asked(
-        tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, max_tokens=100, extra_body=COMPACT, seed=1
+        tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, max_tokens=60, extra_body=COMPACT, seed=1
     )
     whole = client.chat.completions.create(**request)
     with client.chat.completions.stream(**request) as events:
@@ -159,7 +159,9 @@ def errors(client: OpenAI) -> Any:
         "field": asked(logit_bias={"1": 5}),
         "value": asked(top_p=7),
     }
-    return {name: [_error(client, request | {"stream": it}) for it in (False, True)] for name, request in requests.items()}
+    return {
+        name: [_error(client, request | {"stream": it}) for it in (False, True)] for name, request in requests.items()
+    }
 
 
 def _error(client: OpenAI, request: dict[str, Any]) -> Any:
@@ -175,7 +177,7 @@ def _error(client: OpenAI, request: dict[str, Any]) -> Any:
 
 if __name__ == "__main__":
     observe(
-        OpenAI(base_url=f"{address()}/v1", api_key="none", max_retries=0, timeout=120),
+        OpenAI(base_url=f"{address()}/v1", api_key="none", max_retries=0, timeout=300),
         [
             models,
             chat,
