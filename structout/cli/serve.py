@@ -27,12 +27,6 @@ SANDBOX_WORKERS: Final = 2
 LAST_REPLIES_S: Final = 5.0
 """How long clients of gRPC may take to read the end of their calls when the engine has stopped, in seconds."""
 
-_NO_GRPC: Final = GrammarError(
-    kind=ErrorKind.UNAVAILABLE,
-    message="gRPC needs some packages that are not installed",
-    hint="pip install 'structout[grpc]'",
-)
-
 _LOGGERS: Final = ("structout", "engine_adapter", "uvicorn")
 
 
@@ -49,8 +43,8 @@ class Options:
 
 def run(options: Options) -> int:
     """Serves until SIGTERM or SIGINT, and then lets requests finish. Returns the exit code: 0, or that of the error."""
-    if options.grpc_port is not None and importlib.util.find_spec("grpc") is None:
-        return print_error(_NO_GRPC, as_json=False)
+    if options.grpc_port is not None and (error := _no_grpc(options.host, options.grpc_port)):
+        return print_error(error, as_json=False)
     try:
         bound = bound_socket(options.host, options.port)
     except OSError as exc:
@@ -112,6 +106,18 @@ async def _serve_http(served: ServedModel, prometheus: CollectorRegistry, bound:
         Console(stderr=True, soft_wrap=True).print(text, highlight=False, markup=False)
 
     await HttpServer(served, metrics=prometheus, announce=announce).serve(sockets=[bound])
+
+
+def _no_grpc(host: str, port: int) -> GrammarError | None:
+    """Why there cannot be gRPC on this address, as far as can be said before it is taken: gRPC binds it itself."""
+    if importlib.util.find_spec("grpc") is None:
+        message = "gRPC needs some packages that are not installed"
+        return GrammarError(kind=ErrorKind.UNAVAILABLE, message=message, hint="pip install 'structout[grpc]'")
+    try:
+        bound_socket(host, port).close()
+    except OSError as exc:
+        return _no_address(host, port, exc)
+    return None
 
 
 def _joined(host: str, port: int) -> str:
