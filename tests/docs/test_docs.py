@@ -6,15 +6,14 @@ import linecache
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 from engine_adapter.serve.running import RunningEngine
-from engine_adapter.serve.served import ServedModel
 from structout import hookspecs
 from tests.fakes import BYTES, TrieBackend
 from tests.serve.process import structout_serve
@@ -37,25 +36,14 @@ def reference() -> ModuleType:
     return module
 
 
-@pytest.fixture
-def served() -> Iterator[ServedModel]:
-    engine = scripted_engine()
-    running = RunningEngine(engine)
-    running.start()
-    yield served_by(running)
-    asyncio.run(running.close(0.0))
-    engine.close()
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_example_runs(page: Path, served: ServedModel) -> None:
-    """The examples of a page build on each other; the README's start from a vocabulary, a row and a backend, those
-    about gRPC from a model that is served."""
+def test_every_example_runs(page: Path) -> None:
+    """The examples of a page build on each other; the README's start from a vocabulary, a row and a backend."""
     if page.name == "reference.md":
         pytest.skip("signatures, not examples")
-    if page.name == "serving.md":
+    if page.name in ("grpc.md", "serving.md"):
         pytest.skip("asks a server: see below")
-    run_examples(page, page.read_text(encoding="utf-8"), served=served)
+    run_examples(page, page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.model
@@ -71,11 +59,24 @@ def test_every_example_of_serving_runs() -> None:
             assert subprocess.check_output(command, shell=True, text=True) == printed
 
 
-def run_examples(page: Path, text: str, **given: object) -> None:
-    """``given`` are names that the examples know besides."""
+def test_every_example_of_grpc_runs() -> None:
+    """They start from a model that is served, and whose engine runs."""
+    page = ROOT / "docs" / "grpc.md"
+    engine = scripted_engine()
+    running = RunningEngine(engine)
+    running.start()
+    try:
+        run_examples(page, page.read_text(encoding="utf-8"), served=served_by(running))
+    finally:
+        asyncio.run(running.close(0.0))
+        engine.close()
+
+
+def run_examples(page: Path, text: str, **names: Any) -> None:
+    """Runs them in a module of their own, which has ``names`` too."""
     module = ModuleType(f"manual_{page.stem}")  # a page may have the name of a package
     vars(module).update(vocabulary=BYTES, row=np.zeros(BYTES.bitmask_width, np.int32), create_backend=TrieBackend)
-    vars(module).update(given)
+    vars(module).update(names)
     sys.modules[module.__name__] = module
     try:
         for number, example in enumerate(EXAMPLE.findall(text)):

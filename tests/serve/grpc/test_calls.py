@@ -6,14 +6,21 @@ from typing import Any
 
 import attrs
 import grpc
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
+from smg_grpc_proto.generated import vllm_engine_pb2 as smg
 
 from engine_adapter.serve.grpc import inference_request
 from engine_adapter.serve.grpc.asked import Asked, Model
-from engine_adapter.serve.grpc.calls import Calls, Method
+from engine_adapter.serve.grpc.calls import Calls, Method, _excuse
 from engine_adapter.serve.grpc.inference_pb2 import FinishInfo, GenerateRequest, RandomSampling, StoppingCriteria
 from engine_adapter.serve.grpc.inference_replies import StreamReplies
+from engine_adapter.serve.grpc.status import Metadata, metadata_of
+from engine_adapter.serve.grpc.vllm_engine_replies import Replies
 from engine_adapter.serve.samples import SampleOutcome
+from structout import ErrorKind, GrammarError
+from tests.serve.grpc.support import ByteModel
 from tests.serve.support import guarded, running, scripted_engine, served_by
 
 
@@ -28,6 +35,10 @@ class Context:
     written: list[Any] = attrs.field(factory=list)
     code: grpc.StatusCode | None = None
     details: str = ""
+    metadata: Metadata = ()
+
+    def set_trailing_metadata(self, metadata: Metadata) -> None:
+        self.metadata = metadata
 
     async def write(self, message: Any) -> None:
         self.written.append(message)
@@ -62,6 +73,28 @@ def test_an_abort_that_comes_before_the_samples_tasks_have_run_is_not_lost(n: in
     guarded(main)
     ends = [each.outputs for each in context.written if each.outputs.HasField("finish_info")]
     assert [each.finish_info.finish_reason for each in ends] == [FinishInfo.ABORTED] * n
+
+
+@given(st.dictionaries(st.integers(0, 5), st.text(max_size=3)), st.integers(1, 6), st.booleans())
+def test_what_fails_is_told_once_and_the_first_samples_error_is_the_calls(
+    failed: dict[int, str], running: int, has_excuses: bool
+) -> None:
+    n = max(failed, default=0) + running
+    errors = {index: GrammarError(kind=ErrorKind.DEAD_END, message=text) for index, text in failed.items()}
+    request = question(n)
+    asked = inference_request.read(request, ByteModel(), "a").unwrap()
+    replies: Any = StreamReplies(request, asked, ByteModel())
+    if has_excuses:
+        replies = Replies(smg.GenerateRequest(), asked, ByteModel())
+    context: Any = Context()
+    error = asyncio.run(_excuse(errors, asked, replies, context, context.write))
+    first = errors[min(errors)] if errors else None
+    if not failed or not has_excuses or len(failed) == n:
+        assert (error, context.written, context.metadata) == (first, [], ())
+    else:
+        assert error is None
+        assert [each.complete.index for each in context.written] == sorted(failed)
+        assert context.metadata == metadata_of(errors[min(errors)])
 
 
 class BrokenReplies(StreamReplies):
