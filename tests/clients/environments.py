@@ -16,20 +16,22 @@ LIMIT_S: Final = 500
 """A guard against a hang."""
 
 
-def python_of(client: str) -> str:
-    """The Python of a client's environment; the test is skipped where there is none."""
-    variable = f"STRUCTOUT_{client.upper()}_PYTHON"
-    python = os.environ.get(variable)
-    if not python:
-        pytest.skip(f"{variable} is not set: make test-clients")
-    return python
+def needs(client: str) -> pytest.MarkDecorator:
+    """Skips a test where the client has no environment."""
+    variable = _variable(client)
+    return pytest.mark.skipif(not os.environ.get(variable), reason=f"{variable} is not set: make test-clients")
+
+
+def _variable(client: str) -> str:
+    """What names the Python of the client's environment."""
+    return f"STRUCTOUT_{client.upper()}_PYTHON"
 
 
 def run(client: str, *arguments: str, cwd: Path, **environment: str) -> str:
     """What the client's Python prints to standard output. It sees nothing of this checkout but its script."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     finished = subprocess.run(
-        [python_of(client), *arguments],
+        [os.environ[_variable(client)], *arguments],
         env={**inherited, **environment},
         cwd=cwd,
         capture_output=True,

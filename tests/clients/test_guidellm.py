@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.clients.environments import run
+from tests.clients.environments import needs, run
 from tests.serve.process import ServeProcess
 
-pytestmark = [pytest.mark.clients, pytest.mark.model]
+pytestmark = [pytest.mark.clients, pytest.mark.model, needs("guidellm")]
 
 STREAMS: Final = 8
 CHOICE: Final = {"structured_outputs": {"choice": ["yes", "no"]}}

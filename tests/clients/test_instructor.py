@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.clients.environments import Seen, seen_by
+from tests.clients.environments import Seen, needs, seen_by
 from tests.serve.process import ServeProcess
 
-pytestmark = [pytest.mark.clients, pytest.mark.model]
+pytestmark = [pytest.mark.clients, pytest.mark.model, needs("instructor")]
 
 
 @pytest.fixture(scope="module")

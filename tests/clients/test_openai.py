@@ -7,10 +7,10 @@ from typing import Any, Final
 import jsonschema_rs
 import pytest
 
-from tests.clients.environments import Seen, seen_by
+from tests.clients.environments import Seen, needs, seen_by
 from tests.serve.process import ServeProcess
 
-pytestmark = [pytest.mark.clients, pytest.mark.model]
+pytestmark = [pytest.mark.clients, pytest.mark.model, needs("openai")]
 
 ARGUMENTS: Final = {
     "weather": {"properties": {"city": {"enum": ["Lutz", "Nebelsbad"]}}, "required": ["city"]},

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from engine_adapter.embedded.pretrained import packaged_folder
-from tests.clients.environments import Seen, seen_by
+from tests.clients.environments import Seen, needs, seen_by
 from tests.serve.process import ServeProcess
 
-pytestmark = [pytest.mark.clients, pytest.mark.model]
+pytestmark = [pytest.mark.clients, pytest.mark.model, needs("smg")]
 
 SERVICES: Final = [
     "grpc.health.v1.Health",
