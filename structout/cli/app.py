@@ -90,12 +90,15 @@ def serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for one that is free.")] = 8000,
+    grpc_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port for gRPC, 0 for one that is free; none if not given.")
+    ] = None,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Most answers that are generated at once.")] = 32,
 ) -> None:
-    """Serve a model over HTTP, with an API like OpenAI's, until it is told to stop."""
+    """Serve a model over HTTP, with an API like OpenAI's, and over gRPC, until it is told to stop."""
     from structout.cli import serve as serve_command
 
-    options = serve_command.Options(model=model, host=host, port=port, max_num_seqs=max_num_seqs)
+    options = serve_command.Options(model=model, host=host, port=port, grpc_port=grpc_port, max_num_seqs=max_num_seqs)
     raise typer.Exit(serve_command.run(options))
 
 

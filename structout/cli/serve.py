@@ -1,5 +1,7 @@
-"""``structout serve``: a model behind an HTTP API like OpenAI's, until it is told to stop."""
+"""``structout serve``: a model behind an HTTP API like OpenAI's, and over gRPC, until it is told to stop."""
 
+import asyncio
+import importlib.util
 import logging
 import socket
 from typing import Final
@@ -11,7 +13,7 @@ from rich.console import Console
 from engine_adapter.embedded.local import Local, open_local
 from engine_adapter.embedded.pretrained import ModelLoadError
 from engine_adapter.serve.http.server import HttpServer, bound_socket
-from engine_adapter.serve.served import served_locally
+from engine_adapter.serve.served import ServedModel, served_locally
 from structout.cli.output import load_error, loading_bar, print_error
 from structout.discovery import discover
 from structout.errors import ErrorKind, GrammarError
@@ -21,6 +23,9 @@ from structout.vocabulary import VocabularyError
 
 SANDBOX_WORKERS: Final = 2
 """One for long compiles, and one that they cannot have."""
+
+LAST_REPLIES_S: Final = 5.0
+"""How long clients of gRPC may take to read the end of their calls when the engine has stopped, in seconds."""
 
 _LOGGERS: Final = ("structout", "engine_adapter", "uvicorn")
 
@@ -32,15 +37,18 @@ class Options:
     model: str = "smollm2"
     host: str = "127.0.0.1"
     port: int = 8000
+    grpc_port: int | None = None
     max_num_seqs: int = 32
 
 
 def run(options: Options) -> int:
     """Serves until SIGTERM or SIGINT, and then lets requests finish. Returns the exit code: 0, or that of the error."""
+    if options.grpc_port is not None and (error := _no_grpc(options.host, options.grpc_port)):
+        return print_error(error, as_json=False)
     try:
         bound = bound_socket(options.host, options.port)
     except OSError as exc:
-        return print_error(_no_address(options, exc), as_json=False)
+        return print_error(_no_address(options.host, options.port, exc), as_json=False)
     with bound:
         prometheus = CollectorRegistry()
         ProcessCollector(registry=prometheus)
@@ -60,23 +68,60 @@ def run(options: Options) -> int:
             metrics.watch(
                 service=local.service, sandbox=local.sandbox, filler=local.engine.filler, blocked=local.engine.blocked
             )
-            _serve(local, prometheus, bound)
+            return asyncio.run(_serve(local, options, prometheus, bound))
         finally:
             local.close()
-    return 0
 
 
-def _serve(local: Local, prometheus: CollectorRegistry, bound: socket.socket) -> None:
+async def _serve(local: Local, options: Options, prometheus: CollectorRegistry, bound: socket.socket) -> int:
+    """Serves over HTTP, and over gRPC if there is a port for it; returns the exit code."""
     _log_as_json()
     served = served_locally(local)
     served.running.start()
-    host, port = bound.getsockname()[:2]
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if options.grpc_port is None:
+        await _serve_http(served, prometheus, bound)
+        return 0
+
+    from engine_adapter.serve.grpc.server import GrpcServer
+
+    server = GrpcServer(served)
+    try:
+        port = await server.start(_joined(options.host, options.grpc_port))
+    except OSError as exc:
+        await served.running.close(0.0)
+        return print_error(_no_address(options.host, options.grpc_port, exc), as_json=False)
+    try:
+        await _serve_http(served, prometheus, bound, f", and over gRPC at {_joined(options.host, port)}")
+    finally:
+        await server.close(LAST_REPLIES_S)
+    return 0
+
+
+async def _serve_http(served: ServedModel, prometheus: CollectorRegistry, bound: socket.socket, also: str = "") -> None:
+    """Serves until it is told to stop, and then closes the engine; says where when it listens, and ``also``."""
+    address = _joined(*bound.getsockname()[:2])
 
     def announce() -> None:
-        Console(stderr=True).print(f"{served.name} is served at http://{address}/v1", highlight=False, markup=False)
+        text = f"{served.name} is served at http://{address}/v1{also}"
+        Console(stderr=True, soft_wrap=True).print(text, highlight=False, markup=False)
 
-    HttpServer(served, metrics=prometheus, announce=announce).run(sockets=[bound])
+    await HttpServer(served, metrics=prometheus, announce=announce).serve(sockets=[bound])
+
+
+def _no_grpc(host: str, port: int) -> GrammarError | None:
+    """Why there cannot be gRPC on this address, as far as can be said before it is taken: gRPC binds it itself."""
+    if importlib.util.find_spec("grpc") is None:
+        message = "gRPC needs some packages that are not installed"
+        return GrammarError(kind=ErrorKind.UNAVAILABLE, message=message, hint="pip install 'structout[grpc]'")
+    try:
+        bound_socket(host, port).close()
+    except OSError as exc:
+        return _no_address(host, port, exc)
+    return None
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _log_as_json() -> None:
@@ -88,7 +133,7 @@ def _log_as_json() -> None:
         logging.getLogger(name).setLevel(logging.INFO)
 
 
-def _no_address(options: Options, exc: OSError) -> GrammarError:
-    message = f"{options.host}, port {options.port}, cannot be listened on: {exc.strerror or 'no such address'}"
-    hint = "take another --port, or 0 for one that is free"
+def _no_address(host: str, port: int, exc: OSError) -> GrammarError:
+    message = f"{host}, port {port}, cannot be listened on: {exc.strerror or 'it is taken, or no such address'}"
+    hint = "take another port, or 0 for one that is free"
     return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, hint=hint)

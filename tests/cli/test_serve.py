@@ -1,5 +1,6 @@
 """``structout serve``: what it refuses before it serves. What it serves is tested with the server."""
 
+import importlib.util
 import socket
 
 import pytest
@@ -12,11 +13,20 @@ def serve(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["serve", *arguments])
 
 
-def test_a_port_that_is_taken_is_said_before_anything_is_loaded() -> None:
+@pytest.mark.parametrize("option", ["--port", "--grpc-port"])
+def test_a_port_that_is_taken_is_said_before_anything_is_loaded(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        result = serve("--model", "./nowhere", "--port", str(taken.getsockname()[1]))
+        result = serve("--model", "./nowhere", "--port", "0", option, str(taken.getsockname()[1]))
     assert result.exit_code == 2
     assert "cannot be listened on: Address already in use" in result.stderr
+
+
+def test_grpc_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else find_spec(name))
+    result = serve("--model", "./nowhere", "--port", "0", "--grpc-port", "0")
+    assert result.exit_code == 2
+    assert "pip install 'structout[grpc]'" in result.stderr
 
 
 def test_a_host_that_is_not_there_is_said() -> None:
