@@ -9,6 +9,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from engine_adapter.serve.running import RunningEngine
+from structout.compile import CompileService
 from structout.errors import ErrorKind, GrammarError, describe_exception
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
@@ -47,6 +48,7 @@ class ServedModel:
         prompts: its tokenizer and chat template.
         max_len: most tokens of prompt and answer together.
         running: the engine.
+        service: makes grammars for whoever tries one on the page; None if nobody can.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ServedModel:
     prompts: Prompts
     max_len: int
     running: RunningEngine
+    service: CompileService | None = None
 
 
 class TokenizerPrompts:

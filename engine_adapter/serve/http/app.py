@@ -14,6 +14,7 @@ from engine_adapter.serve.http.chat import read_chat
 from engine_adapter.serve.http.completions import read_completion
 from engine_adapter.serve.http.endpoint import GenerationEndpoint
 from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.http.page.requests import page_routes
 from engine_adapter.serve.served import ServedModel
 
 
@@ -48,6 +49,7 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
             Route("/v1/models/{name:path}", model),
             Route("/health", health),
             Route("/metrics", show_metrics),
+            *page_routes(served),
         ],
         exception_handlers={HTTPException: _no_such_route},
     )

@@ -12,7 +12,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from engine_adapter.outcome import internal_error
+from engine_adapter.outcome import Failed, internal_error
 from engine_adapter.serve.http.answering import answer
 from engine_adapter.serve.http.asking import Asked
 from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
@@ -61,6 +61,7 @@ class GenerationEndpoint:
             match body if isinstance(body, GrammarError) else await asyncio.to_thread(self._read, body, exchange.id):
                 case GrammarError() as error:
                     log_error(error, exchange.id)
+                    self.served.running.ends.add(exchange.id, Failed(error))
                     await exchange.respond(error_response(error))
                 case asked:
                     await answer(asked, self.served.running, exchange.respond)
