@@ -3,6 +3,7 @@
 import importlib.util
 import linecache
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,10 +13,13 @@ import pytest
 
 from structout import hookspecs
 from tests.fakes import BYTES, TrieBackend
+from tests.serve.process import structout_serve
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+CURL = re.compile(r"^\$ (curl [^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SERVED_AT = "http://127.0.0.1:8000"
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
@@ -29,15 +33,34 @@ def reference() -> ModuleType:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_example_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_example_runs(page: Path) -> None:
     """The examples of a page build on each other; the README's start from a vocabulary, a row and a backend."""
     if page.name == "reference.md":
         pytest.skip("signatures, not examples")
+    if page.name == "serving.md":
+        pytest.skip("asks a server: see below")
+    run_examples(page, page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.model
+def test_every_example_of_serving_runs() -> None:
+    """Its examples ask a real server; what ``curl`` prints is as it is printed there."""
+    page = ROOT / "docs" / "serving.md"
+    with structout_serve() as server:
+        text = page.read_text(encoding="utf-8").replace(SERVED_AT, server.address)
+        run_examples(page, text)
+        commands = CURL.findall(text)
+        assert commands
+        for command, printed in commands:
+            assert subprocess.check_output(command, shell=True, text=True) == printed
+
+
+def run_examples(page: Path, text: str) -> None:
     module = ModuleType(page.stem)
     vars(module).update(vocabulary=BYTES, row=np.zeros(BYTES.bitmask_width, np.int32), create_backend=TrieBackend)
     sys.modules[page.stem] = module
     try:
-        for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8"))):
+        for number, example in enumerate(EXAMPLE.findall(text)):
             # Hypothesis reads the source of a test, and would look for it in the page's Markdown.
             name = f"<{page.name}, example {number}>"
             linecache.cache[name] = (len(example), None, example.splitlines(keepends=True), name)
