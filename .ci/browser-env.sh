@@ -15,7 +15,7 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/structout"
 env="$cache/browser-$playwright-$("$python" -c 'import sys; print(sys.implementation.cache_tag)')"
 recipe="$(sha256sum .ci/browser-env.sh | cut -d' ' -f1)"
 
-chromium() {
+browser() {
     command -v chromium && return
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >&2; then
         echo "Chromium is not installed: apt-get install chromium" >&2
@@ -35,7 +35,7 @@ fill() {
 mkdir -p "$cache"
 exec 9>"$env.lock"
 flock 9
-executable="$(chromium)"
+executable="$(browser)"
 [ "$(cat "$env/recipe" 2>/dev/null)" = "$recipe" ] || fill >&2
 ln -sfn "$executable" "$env/chromium"
 echo "$env"

@@ -68,6 +68,7 @@ def served_locally(local: Local) -> ServedModel:
         prompts=TokenizerPrompts(local.loaded.tokenizer),
         max_len=local.loaded.runner.max_len,
         running=RunningEngine(local.engine),
+        service=local.service,
     )
 
 
