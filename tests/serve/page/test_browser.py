@@ -107,11 +107,18 @@ def test_a_person_walks_through_a_schema_to_its_end(page: Any, backend: str) -> 
     page.get_by_label("Go on with a text").press("Enter")
     says(page, "progress", "The text is complete")
     assert page.locator("#so-far").text_content() == '"no"'
-    page.get_by_label("Tokens with this text in them").fill("</s")
-    says(page, "count", "of them have the text in them")
+    says(page, "count", "1 token may follow.")
     page.get_by_role("button", name="</s>").click()
     says(page, "progress", "The text has ended.")
     assert page.locator("#tokens button").count() == 0
+
+
+def test_tokens_are_searched_by_their_text(page: Any) -> None:
+    compile_on(page, "[a-z]*", kind="regex")
+    says(page, "count", "tokens may follow")
+    page.get_by_label("Tokens with this text in them").fill("b")
+    says(page, "count", "2 of them have the text in them")
+    assert page.locator("#tokens button").all_inner_texts() == ["b", "ab"]
 
 
 def test_what_cannot_follow_is_left_in_the_field(page: Any) -> None:

@@ -23,7 +23,7 @@ KINDS: Final[Mapping[str, Typed]] = MappingProxyType(
         "json_object": lambda text, policy: parsing.json_object(True, policy=policy),
     }
 )
-"""How the text of each kind is read. A choice has an option in each line that is not empty; a JSON object needs none."""
+"""How the text of each kind is read. A choice has an option in each line that is not empty; any object has no text."""
 
 
 def spec_of(kind: str, text: str, policy: Policy) -> Result[GrammarSpec, GrammarError]:

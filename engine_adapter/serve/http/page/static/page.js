@@ -38,6 +38,8 @@ const SIGNS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥" };
 /** A token's text with its white space made visible. */
 const visible = (text) => text.replace(/[ \n\r\t]/g, (character) => SIGNS[character]);
 
+const tokens = (count) => `${count} ${count === 1 ? "token" : "tokens"}`;
+
 const place = (pointer) => (pointer === "" ? "the root" : pointer);
 
 /** What there is to say of an error, as elements. */
@@ -141,7 +143,7 @@ function showWalk(walk) {
   byId("so-far").textContent = walk.text;
   const progress = byId("progress");
   progress.className = walk.problem ? "stuck" : walk.is_complete || walk.is_ended ? "complete" : "";
-  progress.textContent = `${progressOf(walk)} ${walk.length} ${walk.length === 1 ? "token" : "tokens"}.`;
+  progress.textContent = `${progressOf(walk)} ${tokens(walk.length)}.`;
   if (walk.problem) byId("error").replaceChildren(...errorParts(walk.problem));
   byId("back").setAttribute("aria-disabled", String(!walk.can_go_back));
   showAllowed(walk.allowed);
@@ -155,7 +157,7 @@ function progressOf(walk) {
 
 function showAllowed(allowed) {
   const shown = allowed.shown.length;
-  let count = `${allowed.count} tokens may follow`;
+  let count = `${tokens(allowed.count)} may follow`;
   if (allowed.found !== allowed.count) count += `, ${allowed.found} of them have the text in them`;
   if (shown < allowed.found) count += `; the first ${shown} are shown`;
   byId("count").textContent = `${count}.`;
