@@ -35,8 +35,10 @@ async function ask(path, { method = "GET", body } = {}) {
 
 const SIGNS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥" };
 
-/** A token's text with its white space made visible. */
-const visible = (text) => text.replace(/[ \n\r\t]/g, (character) => SIGNS[character]);
+const hex = (character) => "\\x" + character.charCodeAt(0).toString(16).padStart(2, "0");
+
+/** A token's text with its white space and its control characters made visible. */
+const visible = (text) => text.replace(/[ \x00-\x1f\x7f-\x9f]/g, (character) => SIGNS[character] ?? hex(character));
 
 const tokens = (count) => `${count} ${count === 1 ? "token" : "tokens"}`;
 
