@@ -259,11 +259,11 @@ def test_a_bug_is_contained_and_its_text_stays_inside(caplog: pytest.LogCaptureF
 # ---- requests ------------------------------------------------------------------------------------------------------
 
 
-async def counted(page: Page, **counts: int) -> Any:
-    """How requests stand, as soon as so many are in these states."""
+async def standing(page: Page, *wanted: tuple[str, int]) -> Any:
+    """How requests stand, as soon as those under way have these states and numbers of tokens."""
     while True:
         said = await page.get("/page/requests")
-        if counts.items() <= said["counts"].items():
+        if [(each["state"], each["tokens"]) for each in said["under_way"]] == list(wanted):
             return said
         await asyncio.sleep(0.01)
 
@@ -275,10 +275,10 @@ def test_requests_under_way_are_listed_with_their_states() -> None:
         async with page_of(engine) as page:
             held = asyncio.create_task(page.post(COMPLETIONS, prompt="ab", structured_outputs={"choice": ["a"]}))
             pending = await service.submitted.get()
-            await counted(page, blocked=1)
+            await standing(page, ("blocked", 0))
             free = asyncio.create_task(page.post(COMPLETIONS, prompt="ab", max_tokens=3))
-            said = await counted(page, blocked=1, decoding=1)
-            assert {each["state"]: each["tokens"] for each in said["under_way"]} == {"decoding": 1, "blocked": 0}
+            said = await standing(page, ("blocked", 0), ("decoding", 1))
+            assert said["counts"] == {"blocked": 1, "waiting": 0, "prefilling": 0, "decoding": 1}
             assert all(each["seconds"] >= 0 for each in said["under_way"])
             refused = GrammarError(kind=ErrorKind.UNSUPPORTED, message="nobody does that", pointer="/a")
             pending.settle(Err(refused))

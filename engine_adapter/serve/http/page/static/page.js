@@ -31,6 +31,20 @@ async function ask(path, { method = "GET", body } = {}) {
   return said;
 }
 
+const PATIENCE = { times: 15, ms: 200 };
+
+/** `ask`, again and again while a call before, such as a search, is still under way. */
+async function askPatiently(path, options) {
+  for (let left = PATIENCE.times; ; left--) {
+    try {
+      return await ask(path, options);
+    } catch (error) {
+      if (error.kind !== "overloaded" || left === 0) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, PATIENCE.ms));
+  }
+}
+
 // ---- texts ---------------------------------------------------------------------------------------------------------
 
 const SIGNS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥" };
@@ -178,7 +192,7 @@ function tokenItem(token) {
 
 async function step(name, body) {
   if (!tryId) return {};
-  const said = await ask(`/page/tries/${tryId}/${name}`, { method: "POST", body });
+  const said = await askPatiently(`/page/tries/${tryId}/${name}`, { method: "POST", body });
   byId("search").value = "";
   showWalk(said.walk);
   const gone = document.activeElement === document.body;
@@ -209,10 +223,9 @@ async function search() {
   if (!tryId) return;
   const number = ++lastSearch;
   try {
-    const said = await ask(`/page/tries/${tryId}?search=${encodeURIComponent(byId("search").value)}`);
+    const said = await askPatiently(`/page/tries/${tryId}?search=${encodeURIComponent(byId("search").value)}`);
     if (number === lastSearch && !isBusy) showAllowed(said.walk.allowed);
   } catch (error) {
-    if (error.kind === "overloaded") return setTimeout(search, 300); // the search before is still under way
     byId("error").replaceChildren(...errorParts(error));
   }
 }
