@@ -9,6 +9,7 @@ from hypothesis import given
 from engine_adapter.serve.http.page.tokens import TokenTable
 from engine_adapter.serve.http.page.walk import MAX_TOKENS, Walk
 from structout import Choice, Err, ErrorKind, Ok, Regex
+from structout.discovery import discover
 from structout.grammar import Grammar
 from structout.spec import GrammarSpec
 from tests.fakes import BYTES, EOS
@@ -20,7 +21,7 @@ CASES = [
     (backend, name)
     for backend in BACKENDS
     for name, spec in SPECS.items()
-    if spec.kind in real_service().registry.backends[backend].info.spec_kinds
+    if spec.kind in discover().backends[backend].info.spec_kinds
 ]
 
 
