@@ -97,7 +97,7 @@ def test_a_grammar_that_cannot_be_is_an_error_of_the_clients_own(client: openai.
 
 def test_sigterm_lets_a_stream_finish() -> None:
     with structout_serve() as server, client_of(server) as client:
-        stream = client.chat.completions.create(model="smollm2", messages=MESSAGES, max_tokens=30, stream=True)
+        stream = client.chat.completions.create(model="smollm2", messages=MESSAGES, max_tokens=8, stream=True)
         chunks = iter(stream)
         next(chunks)
         server.terminate()
