@@ -9,7 +9,8 @@ STAMP := $(VENV)/.installed
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-conformance test-validity test-mutants test-out-of-tree test-clients test-engines clean
+.PHONY: help setup demo test lint format test-conformance test-validity test-mutants test-out-of-tree test-clients \
+	test-browser test-engines clean
 
 help:
 	@echo 'make demo          set up and show mixed structured requests on a small real model'
@@ -19,6 +20,7 @@ help:
 	@echo 'make test-mutants  puts every faulty backend through the conformance kit: half an hour'
 	@echo 'make test-out-of-tree  installs plugins that are projects of their own, and runs their tests'
 	@echo 'make test-clients  the tests that drive the server with clients of others (set up outside the checkout: 1.8 GB)'
+	@echo 'make test-browser  drives the page of the server in headless Chromium (set up outside the checkout: 170 MB)'
 	@echo 'make test-engines  the tests that drive a real vLLM (set up outside the checkout: 3.4 GB)'
 	@echo 'make lint          ruff, mypy and the import rules alone'
 	@echo 'make format        let ruff format and fix what it can'
@@ -70,6 +72,10 @@ test-clients: $(STAMP)
 		export "STRUCTOUT_$$(echo "$$client" | tr a-z A-Z)_PYTHON=$$python"; \
 	done; \
 	$(BIN)/python -m pytest -m clients
+
+test-browser: $(STAMP)
+	STRUCTOUT_BROWSER="$$(.ci/browser-env.sh $(BIN)/python)" && export STRUCTOUT_BROWSER && \
+	PYTHONPATH="$$STRUCTOUT_BROWSER" $(BIN)/python -m pytest -m browser
 
 test-engines: $(STAMP)
 	STRUCTOUT_VLLM_PYTHON="$$(.ci/vllm-env.sh '$(PYTHON)')" && export STRUCTOUT_VLLM_PYTHON && \

@@ -41,6 +41,10 @@ def _missing_vllm() -> str | None:
     return None if os.environ.get("STRUCTOUT_VLLM_PYTHON") else "STRUCTOUT_VLLM_PYTHON is not set: make test-engines"
 
 
+def _missing_browser() -> str | None:
+    return None if os.environ.get("STRUCTOUT_BROWSER") else "STRUCTOUT_BROWSER is not set: make test-browser"
+
+
 def _missing_cuda() -> str | None:
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed"
@@ -49,4 +53,4 @@ def _missing_cuda() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device"
 
 
-MISSING = {"model": _missing_model, "engines": _missing_vllm, "cuda": _missing_cuda}
+MISSING = {"model": _missing_model, "engines": _missing_vllm, "browser": _missing_browser, "cuda": _missing_cuda}

@@ -37,7 +37,7 @@ from engine_adapter.embedded.embedding import embedded
 from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
 from engine_adapter.embedded.model import ModelRunner, SupportsPooling
 from engine_adapter.embedded.pooling import Pool
-from engine_adapter.embedded.request import Blocked, Ended, Request, Sequence, Told, Waiting
+from engine_adapter.embedded.request import Blocked, Ended, Request, Sequence, Standing, Told, Waiting
 from engine_adapter.embedded.scheduler import Plan, Scheduler
 from engine_adapter.embedded.starting import started
 from engine_adapter.filling import Filler
@@ -240,6 +240,11 @@ class Engine:
     def unfinished(self) -> int:
         """How many requests were taken and have not ended."""
         return len(self._claims)
+
+    def standings(self) -> dict[str, Standing]:
+        """How the requests stand that a step has seen, by id, a moment ago. From any thread."""
+        # Copied first, in one operation of the interpreter: a step may add to them meanwhile.
+        return {request_id: sequence.standing for request_id, sequence in self._sequences.copy().items()}
 
     def close(self) -> None:
         """Ends the engine's own thread. The compile service belongs to the caller."""

@@ -135,6 +135,14 @@ class Told:
     pieces: int = 0
 
 
+@attrs.frozen
+class Standing:
+    """Where a request stands, for people: the name of its state, and how many tokens it has generated."""
+
+    state: str = Waiting.__name__.lower()
+    tokens: int = 0
+
+
 @attrs.define(eq=False)
 class Sequence:
     """A request on its way through the engine. Only the engine's thread touches it.
@@ -191,6 +199,11 @@ class Sequence:
     @property
     def is_over(self) -> bool:
         return isinstance(self.state, Ended)
+
+    @property
+    def standing(self) -> Standing:
+        """May be read from any thread."""
+        return Standing(type(self.state).__name__.lower(), len(self.tokens))
 
     def may_end_at(self, cut: int) -> bool:
         """Whether a stop string may end its text behind the first ``cut`` bytes: anywhere, without a grammar."""

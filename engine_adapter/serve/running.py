@@ -14,14 +14,16 @@ it takes nothing more, so that a request ends once even where a closing engine a
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterable
 from typing import Final, TypeAlias
 
 import attrs
 
 from engine_adapter.embedded.engine import Engine, Event
-from engine_adapter.embedded.request import Request
+from engine_adapter.embedded.request import Request, Standing
 from engine_adapter.outcome import Delta, Failed, Outcome, internal_error
+from engine_adapter.serve.ends import Ends
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
@@ -53,16 +55,39 @@ class _Mailbox:
 
     request_id: str
     loop: asyncio.AbstractEventLoop
+    ends: Ends
     queue: asyncio.Queue[Outcome] = attrs.field(factory=asyncio.Queue)
     is_over: bool = False
+    since: float = attrs.field(factory=time.monotonic)
 
     def put(self, outcome: Outcome) -> None:
-        if not self.is_over:
-            self.is_over = not isinstance(outcome, Delta)
-            self.queue.put_nowait(outcome)
+        if self.is_over:
+            return
+        if not isinstance(outcome, Delta):
+            self.is_over = True
+            self.ends.add(self.request_id, outcome)
+        self.queue.put_nowait(outcome)
 
 
 _Post: TypeAlias = tuple[_Mailbox, Outcome]
+
+
+@attrs.frozen(kw_only=True)
+class UnderWay:
+    """A request that has not ended.
+
+    Attributes:
+        request_id: its id.
+        state: ``blocked`` (waits for its grammar), ``waiting`` (for a place), ``prefilling``, ``decoding`` or
+            ``ended`` (and nobody was told yet).
+        tokens: how many it has generated.
+        seconds: since it came.
+    """
+
+    request_id: str
+    state: str
+    tokens: int
+    seconds: float
 
 
 class RunningEngine:
@@ -74,10 +99,14 @@ class RunningEngine:
     Args:
         engine: nobody else may add to it or step it. It belongs to the caller, who closes it after this.
         max_requests: how many requests may be under way; more are refused with OVERLOADED.
+
+    Attributes:
+        ends: how its requests have ended. Whoever refuses a request before it comes here may add that.
     """
 
     def __init__(self, engine: Engine, *, max_requests: int = MAX_REQUESTS) -> None:
         self._engine = engine
+        self.ends = Ends()
         self._max_requests = max_requests
         self._lock = threading.Lock()
         self._mailboxes: dict[str, _Mailbox] = {}  # written under the lock, like the next two
@@ -100,6 +129,17 @@ class RunningEngine:
         """Why a new request would be refused: the engine failed, or is being closed. None while it would be taken."""
         return self._failure or self._refusal
 
+    def under_way(self) -> list[UnderWay]:
+        """The requests that have not ended, oldest first, as they stood a moment ago. From any thread."""
+        with self._lock:
+            mailboxes = list(self._mailboxes.values())
+        standings, now = self._engine.standings(), time.monotonic()
+        found = [(each, standings.get(each.request_id, Standing())) for each in mailboxes]
+        return [
+            UnderWay(request_id=mailbox.request_id, state=each.state, tokens=each.tokens, seconds=now - mailbox.since)
+            for mailbox, each in found
+        ]
+
     async def outcomes(self, request: Request) -> AsyncGenerator[Outcome, None]:
         """Runs a request: some `Delta`, then exactly one `Finished`, `Failed` or `Aborted`.
 
@@ -107,9 +147,10 @@ class RunningEngine:
         cancelling the task that reads it, aborts the request. The outcomes that nobody reads wait; there are at most as
         many as tokens.
         """
-        mailbox = _Mailbox(request.id, asyncio.get_running_loop())
+        mailbox = _Mailbox(request.id, asyncio.get_running_loop(), self.ends)
         match self._enter(request, mailbox):
             case Err(error):
+                self.ends.add(request.id, Failed(error))
                 yield Failed(error)
                 return
             case Ok():

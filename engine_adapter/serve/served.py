@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from engine_adapter.embedded.local import Local
 from engine_adapter.serve.running import RunningEngine
+from structout.compile import CompileService
 from structout.errors import ErrorKind, GrammarError, describe_exception
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
@@ -48,6 +49,7 @@ class ServedModel:
         prompts: its tokenizer and chat template.
         max_len: most tokens of prompt and answer together.
         running: the engine.
+        service: makes grammars for whoever tries one on the page; None if nobody can.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ServedModel:
     prompts: Prompts
     max_len: int
     running: RunningEngine
+    service: CompileService | None = None
 
 
 def served_locally(local: Local) -> ServedModel:
@@ -65,6 +68,7 @@ def served_locally(local: Local) -> ServedModel:
         prompts=TokenizerPrompts(local.loaded.tokenizer),
         max_len=local.loaded.runner.max_len,
         running=RunningEngine(local.engine),
+        service=local.service,
     )
 
 

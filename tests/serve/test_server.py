@@ -1,5 +1,7 @@
 """The server behind a real socket: how it stops, and what it does when clients leave."""
 
+import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.serve.http.server import HttpServer, bound_socket
 from engine_adapter.serve.running import RunningEngine
-from tests.serve.support import GUARD_S, GatedRunner, events_of_text, scripted_engine, served_by
+from tests.serve.support import GUARD_S, GatedRunner, events_of_text, guarded, scripted_engine, served_by
 
 LONG = {"prompt": "x", "structured_outputs": {"choice": ["a" * 40]}, "max_tokens": 60, "stream": True}
 
@@ -114,3 +116,22 @@ def test_an_address_that_is_taken_is_an_error_at_once(host: str) -> None:
         first.listen()
         with pytest.raises(OSError, match="in use"):
             bound_socket(host, first.getsockname()[1])
+
+
+def test_replies_do_not_wait_for_acknowledgements() -> None:
+    async def main() -> int:
+        told: asyncio.Queue[int] = asyncio.Queue()
+
+        def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            told.put_nowait(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        bound = bound_socket("127.0.0.1", 0)
+        async with await asyncio.start_server(connected, sock=bound):
+            _, writer = await asyncio.open_connection(*bound.getsockname())
+            no_delay = await told.get()
+            writer.close()
+            await writer.wait_closed()
+            return no_delay
+
+    assert guarded(main) == 1

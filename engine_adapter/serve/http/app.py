@@ -18,6 +18,7 @@ from engine_adapter.serve.http.completions import read_completion
 from engine_adapter.serve.http.embeddings import EmbeddingsAnswerer, read_embeddings
 from engine_adapter.serve.http.endpoint import Endpoint
 from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.http.page.requests import page_routes
 from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.served import ServedModel
 
@@ -57,6 +58,7 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
             Route("/v1/models/{name:path}", model),
             Route("/health", health),
             Route("/metrics", show_metrics),
+            *page_routes(served),
         ],
         exception_handlers={HTTPException: _no_such_route},
     )

@@ -44,6 +44,11 @@ def read_fields(body: Mapping[str, Any], model: type[M]) -> Result[M, GrammarErr
     fields = flattened(body)
     if (error := refused_field(fields, tuple(model.model_fields))) is not None:
         return Err(error)
+    return validated(fields, model)
+
+
+def validated(fields: Mapping[str, Any], model: type[M]) -> Result[M, GrammarError]:
+    """The fields that ``model`` knows, with their types checked."""
     try:
         return Ok(model.model_validate(fields))
     except ValidationError as exc:

@@ -13,7 +13,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from engine_adapter.outcome import internal_error
+from engine_adapter.outcome import Failed, internal_error
 from engine_adapter.serve.http.answering import Send as Respond
 from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
 from engine_adapter.serve.http.errors import error_response, log_error
@@ -68,6 +68,7 @@ class Endpoint(Generic[A]):
             match body if isinstance(body, GrammarError) else await asyncio.to_thread(self._read, body, exchange.id):
                 case GrammarError() as error:
                     log_error(error, exchange.id)
+                    self.served.running.ends.add(exchange.id, Failed(error))
                     await exchange.respond(error_response(error))
                 case asked:
                     await self.answer(asked, exchange.respond)
