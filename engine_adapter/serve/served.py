@@ -8,6 +8,7 @@ import attrs
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from engine_adapter.embedded.local import Local
 from engine_adapter.serve.running import RunningEngine
 from structout.errors import ErrorKind, GrammarError, describe_exception
 from structout.result import Err, Ok, Result
@@ -54,6 +55,17 @@ class ServedModel:
     prompts: Prompts
     max_len: int
     running: RunningEngine
+
+
+def served_locally(local: Local) -> ServedModel:
+    """A model that was opened in this process, by the name that it was asked for by. Its engine is not started yet."""
+    return ServedModel(
+        name=local.loaded.name,
+        vocabulary=local.vocabulary,
+        prompts=TokenizerPrompts(local.loaded.tokenizer),
+        max_len=local.loaded.runner.max_len,
+        running=RunningEngine(local.engine),
+    )
 
 
 class TokenizerPrompts:

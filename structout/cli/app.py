@@ -83,6 +83,22 @@ def demo(model: Model = "smollm2") -> None:
     raise typer.Exit(demo_command.run(model))
 
 
+@app.command()
+def serve(
+    model: Model = "smollm2",
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one this machine has.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for one that is free.")] = 8000,
+    max_num_seqs: Annotated[int, typer.Option(min=1, help="Most answers that are generated at once.")] = 32,
+) -> None:
+    """Serve a model over HTTP, with an API like OpenAI's, until it is told to stop."""
+    from structout.cli import serve as serve_command
+
+    options = serve_command.Options(model=model, host=host, port=port, max_num_seqs=max_num_seqs)
+    raise typer.Exit(serve_command.run(options))
+
+
 @app.command("new-plugin")
 def new_plugin(
     name: Annotated[str, typer.Argument(help="Id of the backend: lower-case letters, digits, underscores.")],

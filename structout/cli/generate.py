@@ -16,7 +16,7 @@ from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Terminal
 from engine_adapter.sampling import SamplingParams
 from structout import parsing
-from structout.cli.output import error_json, loading_bar, print_error
+from structout.cli.output import error_json, load_error, loading_bar, print_error
 from structout.errors import ErrorKind, GrammarError
 from structout.grammar import Grammar
 from structout.result import Err, Ok, Result
@@ -68,7 +68,7 @@ def run(options: Options, *, as_json: bool) -> int:
         with loading_bar() as progress:
             local = open_local(options.model, max_rows=min(options.n, 32), progress=progress)
     except (ModelLoadError, VocabularyError) as exc:
-        return print_error(_load_error(exc), as_json=as_json)
+        return print_error(load_error(exc), as_json=as_json)
     try:
         return _answer(local, options, spec, sampling, {"load": time.perf_counter() - started}, as_json=as_json)
     finally:
@@ -226,12 +226,6 @@ def _print(report: dict[str, Any], grammar: Grammar | None) -> None:
             console.print("  not valid under the schema", style="red")
     for finding in grammar.unenforced if grammar else ():
         console.print(f"  not enforced: {finding.keyword} at {finding.pointer or 'the root'}", style="yellow")
-
-
-def _load_error(exc: ModelLoadError | VocabularyError) -> GrammarError:
-    hint = exc.hint if isinstance(exc, ModelLoadError) else None
-    message = exc.message if isinstance(exc, ModelLoadError) else str(exc)
-    return GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, hint=hint)
 
 
 def _invalid(message: str, keyword: str) -> GrammarError:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from structout.errors import GrammarError
+from structout.errors import ErrorKind, GrammarError
+from structout.vocabulary import VocabularyError
 
 if TYPE_CHECKING:
     # Brings torch, which the commands that run no model do without.
+    from engine_adapter.embedded.pretrained import ModelLoadError
     from engine_adapter.embedded.pretrained import Progress as Report
 
 
@@ -44,6 +46,13 @@ def print_error(error: GrammarError, *, as_json: bool) -> int:
         if error.hint:
             console.print(f"  {error.hint}", markup=False, highlight=False, soft_wrap=True)
     return error.consequence.exit_code
+
+
+def load_error(exc: "ModelLoadError | VocabularyError") -> GrammarError:
+    """The error of a command whose model could not be loaded."""
+    if isinstance(exc, VocabularyError):
+        return GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=str(exc))
+    return GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=exc.message, hint=exc.hint)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import httpx2 as httpx
 import torch
 from prometheus_client import CollectorRegistry
 
-from engine_adapter.embedded.engine import Engine, StepReport
+from engine_adapter.embedded.engine import Engine, GrammarService, StepReport
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.outcome import Delta, Outcome
 from engine_adapter.serve.http.app import create_app
@@ -65,9 +65,17 @@ class NeverReady:
 
 
 class BreakingEngine(Engine):
-    """An engine with a bug: its step raises once ``breaks_at`` steps were made."""
+    """An engine with a bug: its step raises once ``breaks_at`` steps were made. Tells of aborts in ``aborted``."""
 
     breaks_at: int | None = None
+
+    def __init__(self, runner: ModelRunner, service: GrammarService) -> None:
+        super().__init__(runner, service)
+        self.aborted = threading.Event()
+
+    def abort(self, request_id: str) -> None:
+        super().abort(request_id)
+        self.aborted.set()
 
     def step(self) -> StepReport:
         if self._step == self.breaks_at:
@@ -160,7 +168,11 @@ def post(path: str, body: Any, *, engine: Engine | None = None) -> httpx.Respons
 
 
 def events_of(response: httpx.Response) -> list[dict[str, Any]]:
+    return events_of_text(response.text)
+
+
+def events_of_text(text: str) -> list[dict[str, Any]]:
     """The data of a stream's events, without ``[DONE]``, which has to be the last."""
-    *events, done, rest = response.text.split("\n\n")
+    *events, done, rest = text.split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     return [json.loads(event.removeprefix("data: ")) for event in events]

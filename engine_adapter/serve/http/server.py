@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -38,7 +38,14 @@ class HttpServer(uvicorn.Server):
     """Serves one model until SIGTERM or SIGINT, or until ``should_exit`` is set: ``run(sockets=[...])``.
 
     Then it takes no more connections; requests under way finish, or after ``grace_s`` seconds fail with the cause, and
-    the engine, which runs already, is closed with them. A second SIGINT does not wait.
+    the engine, which runs already, is closed with them. A second SIGINT does not wait. Logs go where ``uvicorn`` and
+    its children have handlers.
+
+    Args:
+        served: the model.
+        grace_s: see above.
+        metrics: what ``/metrics`` shows.
+        announce: called when it listens.
     """
 
     def __init__(
@@ -47,18 +54,23 @@ class HttpServer(uvicorn.Server):
         *,
         grace_s: float = GRACE_S,
         metrics: CollectorRegistry = REGISTRY,
-        log_level: str = "info",
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
         config = uvicorn.Config(
             create_app(served, metrics=metrics),
             lifespan="off",
             ws="none",
-            log_level=log_level,
+            log_config=None,
             timeout_graceful_shutdown=int(grace_s + LAST_STEPS_S + _LAST_WRITES_S),
         )
         super().__init__(config)
         self._engine = served.running
         self._grace_s = grace_s
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends the engine and the connections at the same time: as their requests end, connections can."""
