@@ -1,7 +1,6 @@
 """The fault matrix: whatever goes wrong at whichever endpoint, the client is told the cause with the table's status, the
 samples that it does not concern finish, and the next request is served."""
 
-import asyncio
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.compile.hazards import mark
-from tests.compile.sandboxes import is_gone, made_fifo
+from tests.compile.sandboxes import is_gone
 from tests.serve.matrix.cells import CELLS, IMPOSSIBLE, Case, Cell, Endpoint, Trouble, cases
 from tests.serve.matrix.expected import check_failed, check_served
 from tests.serve.matrix.faulty import TEXT
@@ -78,18 +77,15 @@ def test_a_client_that_leaves_aborts_its_generation(case: Case, server: Server) 
 
 @pytest.mark.parametrize("case", [each for each in CASES if each.way.deed == "leave while compiling"], ids=str)
 def test_a_client_that_leaves_stops_the_compile(case: Case, server: Server, tmp_path: Path) -> None:
-    fifo = made_fifo(tmp_path)
-    ask = Ask(case.cell.is_stream, case.cell.n, "x", ("hang", mark(fifo), "patient"))
+    marked = tmp_path / "worker"
+    marked.touch()
+    ask = Ask(case.cell.is_stream, case.cell.n, "x", ("hang", mark(marked), "patient"))
 
     async def main() -> None:
-        worker = asyncio.create_task(asyncio.to_thread(fifo.open))
         door = door_of(case.cell.endpoint, server)
-        await door.leave(ask, lambda: worker, is_late=False)
-        with worker.result() as marked:
-            pid = await asyncio.to_thread(marked.readline)
-            assert await asyncio.to_thread(marked.read) == "", "it has ended"
+        await door.leave(ask, lambda: server.until(lambda: marked.read_text().endswith("\n")), is_late=False)
         await server.is_idle()
-        await server.until(lambda: is_gone(int(pid)))
+        await server.until(lambda: is_gone(int(marked.read_text())))
         await serves_the_next(case.cell, door)
 
     server.run(main())

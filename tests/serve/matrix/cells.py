@@ -129,5 +129,6 @@ def cases() -> Iterator[Case]:
     """All that is tried."""
     for cell in CELLS:
         for way in WAYS[cell.trouble]:
-            if cell not in IMPOSSIBLE and (cell.n > 1 or not way.hits_one):
+            fits = not way.hits_one if cell.n == 1 else way.deed != "spin"  # a second of processor time each
+            if fits and cell not in IMPOSSIBLE:
                 yield Case(cell, way)

@@ -46,8 +46,6 @@ class GrpcDoor:
         call = self.call(ask)
         if ask.is_stream and is_late:
             await anext(aiter(call))
-        else:
-            call.initial_metadata()
         await when()
         call.cancel()
         _, end = await heard(call)

@@ -124,9 +124,7 @@ class Server:
 def _services(plugin: FaultyPlugin) -> tuple[Services, Sandbox]:
     registry = discover(plugins={"faulty": plugin}, disable=_REAL)
     limits = Limits(wall_s=GUARD_S, cpu_s=0.1)
-    sandbox = Sandbox(
-        registry, BYTES, workers=2, warm=["faulty"], plugins=[PLUGIN], disable=_REAL, limits=limits
-    )
+    sandbox = Sandbox(registry, BYTES, workers=2, warm=["faulty"], plugins=[PLUGIN], disable=_REAL, limits=limits)
     services = Services(
         plain=CompileService(registry, BYTES, max_queue=_PLACES, deadline_s=GUARD_S),
         patient=CompileService(registry, BYTES, sandbox=sandbox, deadline_s=GUARD_S),
