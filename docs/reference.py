@@ -1,6 +1,7 @@
 """Writes reference.md from the code: ``python docs/reference.py``. A test checks that it is up to date."""
 
 import inspect
+import json
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from engine_adapter.serve.http.fields import UNSUPPORTED
 from structout import hookspecs
 from structout.cli.app import app
 from structout.discovery import DISABLE_VARIABLE
@@ -23,7 +25,7 @@ TARGET = Path(__file__).with_name("reference.md")
 
 def render() -> str:
     """The whole page."""
-    sections = (errors(), specs(), hooks(), laws(), settings(), commands())
+    sections = (errors(), specs(), hooks(), laws(), settings(), unsupported_fields(), commands())
     return "# Reference\n\nWritten by `docs/reference.py` from the code.\n\n" + "\n".join(sections)
 
 
@@ -43,6 +45,15 @@ def specs() -> str:
     for spec_type in SPEC_TYPES:
         first = inspect.getdoc(spec_type).splitlines()[0]  # type: ignore[union-attr]
         lines.append(f"| `{spec_type.kind}` | `structout.{spec_type.__name__}` | {first} |")
+    return "\n".join([*lines, ""])
+
+
+def unsupported_fields() -> str:
+    header = "| field | values that change nothing |"
+    lines = ["## Fields that `structout serve` refuses", "", header, "|---|---|"]
+    for name, values in UNSUPPORTED.items():
+        shown = ", ".join(f"`{json.dumps(value)}`" for value in (None, *values))
+        lines.append(f"| `{name}` | {shown} |")
     return "\n".join([*lines, ""])
 
 

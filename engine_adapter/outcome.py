@@ -89,24 +89,6 @@ Terminal: TypeAlias = Finished | Failed | Aborted
 Outcome: TypeAlias = Delta | Terminal
 
 
-def checked(finished: Finished, *, complete: bool, constrained: bool) -> Finished | Failed:
-    """The terminal check: a success has a payload, and its grammar was complete or it ran out of room.
-
-    Args:
-        finished: how the engine would end the request.
-        complete: whether the grammar accepts what was generated; True without a grammar.
-        constrained: whether there is a grammar. One that accepts the empty text makes no text a payload.
-    """
-    if finished.reason is FinishReason.LENGTH or (finished.token_ids and complete) or (constrained and complete):
-        return finished
-    hint = "the model ended its turn too early; send it again, or change the prompt"
-    if not finished.token_ids:
-        message = "[UNUSABLE_BACKEND_RESPONSE] empty response payload"
-    else:
-        message = "[UNUSABLE_BACKEND_RESPONSE] the text ended before its grammar was complete"
-    return Failed(GrammarError(kind=ErrorKind.UNUSABLE_RESPONSE, message=message, hint=hint))
-
-
 def internal_error(exc: BaseException) -> GrammarError:
     """The error of a request that met a bug: the exception's text is for the operator's log, not for the client."""
     message = "the engine failed on this request; the operator's log says how"

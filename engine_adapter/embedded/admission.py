@@ -78,6 +78,7 @@ _RULES: Final = (
     _Rule("id", lambda value: type(value) is str, "a string"),
     _Rule("prompt", _are_token_ids, "a sequence of token ids, which are integers"),
     _Rule("max_tokens", lambda value: _is_integer(value) and value >= 1, "an integer, 1 at least"),
+    _Rule("min_tokens", lambda value: _is_integer(value) and value >= 0, "an integer, 0 at least"),
     _Rule("sampling", lambda value: isinstance(value, SamplingParams), "SamplingParams"),
     _Rule("spec", lambda value: isinstance(value, SPEC_TYPES), "one of the kinds of grammar", optional=True),
     _Rule("backend", lambda value: isinstance(value, str), "the id of a backend, a string", optional=True),
@@ -102,6 +103,8 @@ def _unfit(request: Request, vocabulary: Vocabulary, max_len: int) -> GrammarErr
     stops = vocabulary.eos_token_ids if request.stop_token_ids is None else request.stop_token_ids
     if not 1 <= len(request.prompt) <= max_len:
         return invalid(f"the prompt has {len(request.prompt)} tokens; it may have 1 to {max_len}", "prompt")
+    if request.min_tokens > request.max_tokens:
+        return invalid("min_tokens has to be max_tokens at most", "min_tokens")
     if request.spec is not None and not stops:
         return invalid("a grammar needs a stop token, or nothing could end its text", "stop_token_ids")
     size = vocabulary.padded_size

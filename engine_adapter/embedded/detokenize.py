@@ -49,8 +49,9 @@ class Detokenizer:
             may_end_at: whether the text would be complete if it were the first so many bytes only.
         """
         data = self._token_bytes(token)
-        self._held += data
-        for found in self._scanner.push(data):
+        ended = self._scanner.push(data)
+        self._held = self._held + data if self._held else data
+        for found in ended:
             cut = found.end if self._include_stop else found.start
             if may_end_at(cut):
                 self.stop_string = found.stop
@@ -64,7 +65,6 @@ class Detokenizer:
         return self._release(len(self._held)) + self._decoder.decode(b"", final=True)
 
     def _release(self, size: int) -> str:
-        text = self._decoder.decode(self._held[:size])
-        self._held = self._held[size:]
+        released, self._held = self._held[:size], self._held[size:]
         self._released += size
-        return text
+        return self._decoder.decode(released)

@@ -37,6 +37,7 @@ from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Blocked, Ended, Request, Sequence, Told, Waiting
 from engine_adapter.embedded.scheduler import Plan, Scheduler
+from engine_adapter.embedded.starting import started
 from engine_adapter.filling import Filler
 from engine_adapter.outcome import (
     Aborted,
@@ -47,14 +48,13 @@ from engine_adapter.outcome import (
     Outcome,
     Terminal,
     Usage,
-    checked,
     internal_error,
     too_slow,
 )
 from engine_adapter.promotion import Decision, PendingResource, Promoter
+from engine_adapter.terminal import TerminalRule, checked, usable
 from structout.backend import Status
-from structout.constraint import Constraint
-from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
+from structout.errors import GrammarError, reraise_users_interrupt
 from structout.grammar import Grammar
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
@@ -124,6 +124,7 @@ class Engine:
         mask_budget_s: how long a step waits for bitmasks once the model is done, in seconds; who is late sits it out.
         max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
             with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
+        terminal_rule: what a request has to end with to be `Finished`.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Engine:
         kv_tokens: int | None = None,
         mask_budget_s: float = 0.05,
         max_misses: int = 8,
+        terminal_rule: TerminalRule = usable,
     ) -> None:
         self.vocabulary = service.vocabulary
         if runner.logit_width != self.vocabulary.padded_size:
@@ -145,6 +147,7 @@ class Engine:
         self._spelling = Spelling(self.vocabulary)
         self._runner = runner
         self._max_misses = max_misses
+        self._terminal_rule = terminal_rule
         self._service = service
         self._wake = threading.Event()
         self._promoter: Promoter[str] = Promoter(self._wake.set)
@@ -274,11 +277,13 @@ class Engine:
     def _take_inbox(self) -> None:
         while self._inbox:
             match self._inbox[0]:
-                case Addition(sequence, pending) if sequence.id not in self._sequences:
+                case Addition(sequence, pending):
                     with self._concerning([sequence]):
-                        self._admit(sequence, pending)
+                        if sequence.id not in self._sequences:
+                            self._admit(sequence, pending)
                 case Abort(request_id) if aborted := self._sequences.get(request_id):
-                    self._end(aborted, Aborted())
+                    with self._concerning([aborted]):
+                        self._end(aborted, Aborted())
             self._inbox.popleft()
 
     def _admit(self, sequence: Sequence, pending: PendingResource[Grammar] | None) -> None:
@@ -303,7 +308,7 @@ class Engine:
                 self._promoter.settle(decision.key)
 
     def _move_on(self, sequence: Sequence, decision: Decision[str]) -> None:
-        match _started(sequence.request, decision):
+        match started(sequence.request, decision):
             case Err(error):
                 self._end(sequence, Failed(error))
             case Ok(constraint):
@@ -314,13 +319,14 @@ class Engine:
 
     def _advance(self) -> None:
         """Plans and computes. What cannot be laid to one request's account ends all that it could concern."""
-        plan = Plan((), ())
+        plan: Plan | None = None
+        planned: list[Sequence] = []
         with self._concerning(self.scheduler.sequences()):
             plan = self.scheduler.plan()
-        if plan.is_empty:
-            return
-        with self._concerning(plan.sequences()):
-            self._take_all(self._forward.compute(plan))
+            planned = plan.sequences()
+        if plan is not None and planned:
+            with self._concerning(planned):
+                self._take_all(self._forward.compute(plan))
 
     def _take_all(self, computed: Computed) -> None:
         for sequence, error in computed.failed:
@@ -372,27 +378,28 @@ class Engine:
             stop_string=sequence.detokenizer.stop_string,
         )
         constraint = sequence.constraint
-        complete = constraint is None or finished.stop_string is not None or constraint.is_accepting
+        complete = None if constraint is None else finished.stop_string is not None or constraint.is_accepting
         if constraint is not None and constraint.error is not None:  # that could not be read
             return self._end(sequence, Failed(constraint.error))
-        return self._end(sequence, checked(finished, complete=complete, constrained=constraint is not None))
+        return self._end(sequence, checked(finished, complete=complete, rule=self._terminal_rule))
 
     # ---- the report --------------------------------------------------------------------------------------------
 
     def _report(self) -> StepReport:
         """What is new, from the states; only what the finished report holds is then marked as told."""
         events: list[Event] = []
-        told: list[tuple[Sequence, Told]] = []
+        told: list[tuple[str, Sequence, Told, bool]] = []
         for sequence in tuple(self._touched.values()):
             with self._concerning([]):  # told in a later step
-                events += self._news(sequence)
-                told.append((sequence, sequence.news_end()))
+                news = self._news(sequence)
+                told.append((sequence.id, sequence, sequence.news_end(), sequence.is_over))
+                events += news
         report = StepReport(self._step, tuple(events))
-        for sequence, end in told:
+        for request_id, sequence, end, is_over in told:
             sequence.told = end
-            del self._touched[sequence.id]
-            if sequence.is_over:
-                self._forget(sequence)
+            del self._touched[request_id]
+            if is_over:
+                self._forget(request_id, sequence)
         return report
 
     def _news(self, sequence: Sequence) -> list[Event]:
@@ -408,17 +415,17 @@ class Engine:
             self._end(sequence, failed)
             return [Event(sequence.id, failed)]
 
-    def _forget(self, sequence: Sequence) -> None:
+    def _forget(self, request_id: str, sequence: Sequence) -> None:
         """Gives back all that an ended sequence held: its grammar; KV row or place in the queue; sampler slot; id."""
         with self._concerning([]):
-            self._promoter.withdraw(sequence.id)
+            self._promoter.withdraw(request_id)
         with self._concerning([]):
             self.scheduler.drop(sequence)
         if sequence.slot is not None:
             with self._concerning([]):
                 self._forward.sampling.leave(sequence.slot)
-        self._sequences.pop(sequence.id, None)
-        self._release_claim(sequence.id)
+        self._sequences.pop(request_id, None)
+        self._release_claim(request_id)
 
 
 def run(engine: Engine, requests: Iterable[Request]) -> Iterator[Event]:
@@ -430,27 +437,6 @@ def run(engine: Engine, requests: Iterable[Request]) -> Iterator[Event]:
     while engine.unfinished:
         engine.wait_for_work()
         yield from engine.step().events
-
-
-def _started(request: Request, decision: Decision[str]) -> Result[Constraint, GrammarError]:
-    """The constraint of a request whose grammar is decided; the grammar's error, or that of starting it."""
-    match decision.result:
-        case Ok((Grammar() as grammar,)):
-            return _started_with(grammar, request)
-        case Ok(values):
-            raise TypeError(f"a request waits for one grammar, not for {[type(value).__name__ for value in values]}")
-        case Err() as refused:
-            return refused
-
-
-def _started_with(grammar: Grammar, request: Request) -> Result[Constraint, GrammarError]:
-    if request.stop and request.include_stop and grammar.is_risky:
-        message = "a grammar of this complexity cannot end a text behind a stop string"
-        hint = "leave include_stop out, or make the grammar simpler"
-        return Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, keyword="include_stop", hint=hint))
-    # A stop string inside of tokens is tried out by taking them back.
-    longest = max((len(stop.encode()) for stop in request.stop), default=-1)
-    return grammar.start(stop_token_ids=request.stop_token_ids, max_rollback=longest + 1, activation=request.activation)
 
 
 def _delta(sequence: Sequence) -> Delta:

@@ -5,10 +5,13 @@ bitmask are the plan's constrained sequences, and the logits' rows those that ge
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 import torch
 
+from engine_adapter.embedded.minimum import withhold_stops
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
 from engine_adapter.embedded.scheduler import Plan
@@ -59,6 +62,17 @@ class Computed:
     tokens: list[NewToken] = attrs.field(factory=list)
     failed: list[tuple[Sequence, GrammarError]] = attrs.field(factory=list)
     late: list[Late] = attrs.field(factory=list)
+
+    @contextmanager
+    def concerning(self, sequence: Sequence, problem: str) -> Iterator[None]:
+        """Whatever is raised in the block is the failure of this sequence, and of no other. The user's own Ctrl-C goes
+        on. ``problem`` is for the log."""
+        try:
+            yield
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+            RequestLogger(logger, sequence.id).exception(problem)
+            self.failed.append((sequence, internal_error(exc)))
 
 
 _Logits = list[tuple[Sequence, torch.Tensor]]
@@ -117,14 +131,10 @@ class Forward:
                 logger.exception("the model failed on %d sequences", len(plan.decode))
                 computed.failed += [(sequence, internal_error(exc)) for sequence in plan.decode]
         for chunk in plan.chunks:
-            try:
+            with computed.concerning(chunk.sequence, "the model failed on a prompt"):
                 last = self._runner.prefill(chunk.row, chunk.tokens(), chunk.start)
                 logits += [(chunk.sequence, last)] if chunk.completes else []
                 chunk.sequence.move(Decoding() if chunk.completes else Prefilling(chunk.end))
-            except BaseException as exc:
-                reraise_users_interrupt(exc)
-                RequestLogger(logger, chunk.sequence.id).exception("the model failed on a prompt")
-                computed.failed.append((chunk.sequence, internal_error(exc)))
         return logits
 
     def _sample(self, logits: _Logits, bitmask: Bitmask, bitmask_rows: dict[str, int], computed: Computed) -> None:
@@ -136,30 +146,35 @@ class Forward:
         slots = [each.slot for each in sequences if each.slot is not None]
         params = self.sampling.rows(slots, [len(each.tokens) for each in sequences])
         row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
-        sampled = sample(torch.stack([its_logits for _, its_logits in going_on]), params, bitmask, row_map)
+        stacked = torch.stack([its_logits for _, its_logits in going_on])
+        for sequence, its_logits, row in zip(sequences, stacked, row_map, strict=True):
+            withhold_stops(sequence, its_logits, None if row < 0 else bitmask[row])
+        sampled = sample(stacked, params, bitmask, row_map)
         tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
         for index, sequence in enumerate(sequences):
-            if (flag := RowFlag(flags[index])) is RowFlag.OK:
-                computed.tokens.append(NewToken(sequence, tokens[index], _logprob(sequence, sampled, index)))
-            else:
-                computed.failed.append((sequence, _flag_error(sequence, flag)))
+            with computed.concerning(sequence, "what was sampled cannot be read"):
+                if (flag := RowFlag(flags[index])) is RowFlag.OK:
+                    computed.tokens.append(NewToken(sequence, tokens[index], _logprob(sequence, sampled, index)))
+                else:
+                    computed.failed.append((sequence, _flag_error(sequence, flag)))
 
 
 def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Computed) -> dict[str, int]:
     """The bitmask row of each sequence that has one; the others are late or have failed, as their status says."""
-    rows = {}
+    rows: dict[str, int] = {}
     for row, (sequence, status) in enumerate(zip(constrained, filled.statuses, strict=True)):
-        sequence.constraint = filled.replaced.get(row, sequence.constraint)
-        if status is Status.OK:
-            rows[sequence.id] = row
-        elif status is Status.LATE:
-            computed.late.append(Late(sequence, row in filled.missed))
-        elif (bug := filled.bugs.get(row)) is not None:
-            # Told, not raised: a KeyboardInterrupt from the other thread would look like the user's in this one.
-            RequestLogger(logger, sequence.id).error("filling a bitmask failed", exc_info=bug)
-            computed.failed.append((sequence, internal_error(bug)))
-        elif status is not Status.FREE and sequence.constraint is not None:
-            computed.failed.append((sequence, sequence.constraint.error_for(status)))
+        with computed.concerning(sequence, "its bitmask cannot be used"):
+            sequence.constraint = filled.replaced.get(row, sequence.constraint)
+            if status is Status.OK:
+                rows[sequence.id] = row
+            elif status is Status.LATE:
+                computed.late.append(Late(sequence, row in filled.missed))
+            elif (bug := filled.bugs.get(row)) is not None:
+                # Told, not raised: a KeyboardInterrupt from the other thread would look like the user's in this one.
+                RequestLogger(logger, sequence.id).error("filling a bitmask failed", exc_info=bug)
+                computed.failed.append((sequence, internal_error(bug)))
+            elif status is not Status.FREE and sequence.constraint is not None:
+                computed.failed.append((sequence, sequence.constraint.error_for(status)))
     return rows
 
 

@@ -10,6 +10,7 @@ from engine_adapter.embedded.engine import Engine
 from engine_adapter.embedded.pretrained import Loaded, Progress, load
 from engine_adapter.filling.isolation import Isolation
 from engine_adapter.filling.risky import RiskyGrammars
+from engine_adapter.terminal import TerminalRule, usable
 from structout.compile import CompileService
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
@@ -59,6 +60,7 @@ def open_local(
     sandbox_workers: int = 0,
     mask_budget_s: float = 0.05,
     max_misses: int = 8,
+    terminal_rule: TerminalRule = usable,
     progress: Progress | None = None,
 ) -> Local:
     """Loads a model and all backends that may be chosen, and makes an engine for it. What the process holds by then is
@@ -72,7 +74,7 @@ def open_local(
         registry: the backends; those that are installed when not given. With a sandbox they have to be installed.
         sandbox_workers: how many processes try risky grammars; those that prove slow get processes of their own then.
             With 0 every grammar is compiled in this process.
-        mask_budget_s, max_misses: see `Engine`.
+        mask_budget_s, max_misses, terminal_rule: see `Engine`.
         progress: called as loading goes on.
 
     Raises:
@@ -87,7 +89,9 @@ def open_local(
     sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers) if sandbox_workers else None
     isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
     service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolation.compile if isolation else None)
-    engine = Engine(loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses)
+    engine = Engine(
+        loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses, terminal_rule=terminal_rule
+    )
     for backend, registered in registry.backends.items():
         if not registered.info.by_name_only:
             service.backend(backend)  # what does not start says so to whoever asks for it

@@ -43,6 +43,8 @@ class Request:
         id: names the request in every event; unique among those that have not ended.
         prompt: token ids, at least one, of any kind of integer.
         max_tokens: most tokens to generate, at least 1.
+        min_tokens: how many tokens come before a stop token or a stop string may end the text; a grammar that allows
+            nothing else ends it before.
         sampling: how tokens are chosen.
         spec: the grammar; None for free text.
         backend: id of the backend that has to compile ``spec``; None for the first that takes it.
@@ -59,6 +61,7 @@ class Request:
     id: str
     prompt: tuple[int, ...] = attrs.field(converter=_frozen)
     max_tokens: int = 256
+    min_tokens: int = 0
     sampling: SamplingParams = attrs.field(factory=SamplingParams)
     spec: GrammarSpec | None = None
     backend: str | None = None
@@ -185,6 +188,8 @@ class Sequence:
 
     def may_end_at(self, cut: int) -> bool:
         """Whether a stop string may end its text behind the first ``cut`` bytes: anywhere, without a grammar."""
+        if len(self.tokens) < self.request.min_tokens:
+            return False
         if self.cuts is None or self.constraint is None:
             return True
         return self.cuts.allow(cut, self.constraint, self.tokens)

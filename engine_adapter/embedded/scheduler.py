@@ -41,10 +41,6 @@ class Plan:
     decode: tuple[Sequence, ...]
     chunks: tuple[Chunk, ...]
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.decode and not self.chunks
-
     def sequences(self) -> list[Sequence]:
         """All that the step computes something for."""
         return [*self.decode, *(chunk.sequence for chunk in self.chunks)]

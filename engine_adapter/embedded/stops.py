@@ -20,27 +20,32 @@ class Found:
 
 class StopScanner:
     """Finds stop strings in one sequence's bytes. Each byte is looked at once for each stop string (Knuth, Morris and
-    Pratt), however long the text is."""
+    Pratt), however long the text is; bytes with which none begins are passed over at once.
+
+    Attributes:
+        undecided: how many of the last bytes are the beginning of a stop string.
+    """
 
     def __init__(self, stops: Sequence[str]) -> None:
         """Takes the stop strings, of at least one character each."""
         patterns = [_Pattern(stop, stop.encode()) for stop in dict.fromkeys(stops)]
+        self.undecided = 0
         self._patterns = sorted(patterns, key=lambda pattern: -len(pattern.data))
+        self._beginnings = frozenset(pattern.data[0] for pattern in patterns)
         self._size = 0
 
     def push(self, data: bytes) -> list[Found]:
         """Takes the next bytes. Returns what ends in them: who ends first comes first, then who begins first."""
         found: list[Found] = []
+        if not self.undecided and self._beginnings.isdisjoint(data):
+            self._size += len(data)
+            return found
         for byte in data:
             self._size += 1
             ended = [pattern for pattern in self._patterns if pattern.step(byte)]
             found += [Found(pattern.stop, self._size - len(pattern.data), self._size) for pattern in ended]
+        self.undecided = max(pattern.matched for pattern in self._patterns)
         return found
-
-    @property
-    def undecided(self) -> int:
-        """How many of the last bytes are the beginning of a stop string."""
-        return max((pattern.matched for pattern in self._patterns), default=0)
 
 
 class _Pattern:

@@ -36,6 +36,9 @@ LAST_STEPS_S: Final = 10.0
 """How long `RunningEngine.close` waits for the step that is under way and the one that reports the aborts, in
 seconds."""
 
+MAX_REQUESTS: Final = 1024
+"""How many requests may be under way where nobody says; those that wait for a row of the engine included."""
+
 SHUTTING_DOWN: Final = GrammarError(
     kind=ErrorKind.UNAVAILABLE,
     fault=Fault.SERVICE,
@@ -70,10 +73,12 @@ class RunningEngine:
 
     Args:
         engine: nobody else may add to it or step it. It belongs to the caller, who closes it after this.
+        max_requests: how many requests may be under way; more are refused with OVERLOADED.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, max_requests: int = MAX_REQUESTS) -> None:
         self._engine = engine
+        self._max_requests = max_requests
         self._lock = threading.Lock()
         self._mailboxes: dict[str, _Mailbox] = {}  # written under the lock, like the next two
         self._refusal: GrammarError | None = None
@@ -150,6 +155,9 @@ class RunningEngine:
             if request.id in self._mailboxes:
                 message = "there is a request with this id already"
                 return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, keyword="id"))
+            if len(self._mailboxes) >= self._max_requests:
+                message = f"{self._max_requests} requests are under way, and no more are taken"
+                return Err(GrammarError(kind=ErrorKind.OVERLOADED, message=message, hint="send it again later"))
             self._mailboxes[request.id] = mailbox
         is_added = False
         try:

@@ -5,6 +5,7 @@ import socket
 from typing import Final
 
 import attrs
+from prometheus_client import CollectorRegistry, ProcessCollector
 from rich.console import Console
 
 from engine_adapter.embedded.local import Local, open_local
@@ -41,7 +42,9 @@ def run(options: Options) -> int:
     except OSError as exc:
         return print_error(_no_address(options, exc), as_json=False)
     with bound:
-        metrics = Metrics()
+        prometheus = CollectorRegistry()
+        ProcessCollector(registry=prometheus)
+        metrics = Metrics(prometheus)
         try:
             with loading_bar() as progress:
                 local = open_local(
@@ -54,16 +57,16 @@ def run(options: Options) -> int:
         except (ModelLoadError, VocabularyError) as exc:
             return print_error(load_error(exc), as_json=False)
         try:
-            _serve(local, metrics, bound)
+            metrics.watch(
+                service=local.service, sandbox=local.sandbox, filler=local.engine.filler, blocked=local.engine.blocked
+            )
+            _serve(local, prometheus, bound)
         finally:
             local.close()
     return 0
 
 
-def _serve(local: Local, metrics: Metrics, bound: socket.socket) -> None:
-    metrics.watch(
-        service=local.service, sandbox=local.sandbox, filler=local.engine.filler, blocked=local.engine.blocked
-    )
+def _serve(local: Local, prometheus: CollectorRegistry, bound: socket.socket) -> None:
     _log_as_json()
     served = served_locally(local)
     served.running.start()
@@ -73,7 +76,7 @@ def _serve(local: Local, metrics: Metrics, bound: socket.socket) -> None:
     def announce() -> None:
         Console(stderr=True).print(f"{served.name} is served at http://{address}/v1", highlight=False, markup=False)
 
-    HttpServer(served, announce=announce).run(sockets=[bound])
+    HttpServer(served, metrics=prometheus, announce=announce).run(sockets=[bound])
 
 
 def _log_as_json() -> None:

@@ -88,6 +88,15 @@ def test_a_stop_string_ends_the_text_before_it() -> None:
         assert choice["finish_reason"] == "stop"
 
 
+def test_min_tokens_keeps_a_text_from_ending_early() -> None:
+    body = {"prompt": "ab", "max_tokens": 30, "temperature": 0}
+    whole = post(COMPLETIONS, body).json()["choices"][0]["text"]
+    found = re.search("[ -~]", whole)
+    assert found is not None
+    reply = post(COMPLETIONS, {**body, "stop": found[0], "min_tokens": 25}).json()
+    assert reply["usage"]["completion_tokens"] >= 25
+
+
 def test_log_probabilities_are_those_of_the_tokens() -> None:
     choice = post(CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=3)).json()["choices"][0]
     content = choice["logprobs"]["content"]
@@ -135,6 +144,7 @@ REFUSED: list[tuple[str, Any, str | None]] = [
     (CHAT, chat(seed=2**63), "/seed"),
     (CHAT, chat(max_tokens=0), "/max_tokens"),
     (CHAT, chat(max_tokens=1, max_completion_tokens=2), "/max_tokens"),
+    (CHAT, chat(min_tokens=2, max_tokens=1), "/min_tokens"),
     (CHAT, chat(stop=5), "/stop"),
     (CHAT, chat(stop=["a", 5]), "/stop/1"),
     (CHAT, chat(stop=[""]), "/stop"),

@@ -1,22 +1,17 @@
 """``structout serve`` with a real model, as OpenAI's own client sees it."""
 
-import os
-import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import attrs
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 from pydantic import BaseModel
 
+from tests.serve.process import ServeProcess, structout_serve
+
 pytestmark = pytest.mark.model
 
-COMMAND = [sys.executable, "-c", "from structout.cli import main; main()", "serve", "--port", "0"]
 COMPACT = {"structured_outputs": {"disable_any_whitespace": True}}
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Which animal barks? Answer as JSON."}]
 TOOLS: list[ChatCompletionToolParam] = [
@@ -41,37 +36,14 @@ class Animal(BaseModel):
     legs: Literal[4]
 
 
-@attrs.frozen
-class Server:
-    process: subprocess.Popen[str]
-    client: openai.OpenAI
-
-
-def start() -> Server:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(COMMAND, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if found := re.search(r"http://\S+", line):
-            return Server(process, openai.OpenAI(base_url=found[0], api_key="none", max_retries=0))
-    raise AssertionError(f"the server has ended with {process.wait()}")
-
-
-def stop(server: Server) -> int:
-    """Ends it as an operator does, and reads what it still has to say."""
-    server.process.send_signal(signal.SIGTERM)
-    server.process.communicate()
-    server.client.close()
-    return server.process.returncode
+def client_of(server: ServeProcess) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[openai.OpenAI]:
-    server = start()
-    try:
-        yield server.client
-    finally:
-        assert stop(server) == 0
+    with structout_serve() as server, client_of(server) as client:
+        yield client
 
 
 def test_chat_whole_and_as_a_stream(client: openai.OpenAI) -> None:
@@ -124,11 +96,10 @@ def test_a_grammar_that_cannot_be_is_an_error_of_the_clients_own(client: openai.
 
 
 def test_sigterm_lets_a_stream_finish() -> None:
-    server = start()
-    stream = server.client.chat.completions.create(model="smollm2", messages=MESSAGES, max_tokens=30, stream=True)
-    chunks = iter(stream)
-    next(chunks)
-    server.process.send_signal(signal.SIGTERM)
-    *_, last = chunks
+    with structout_serve() as server, client_of(server) as client:
+        stream = client.chat.completions.create(model="smollm2", messages=MESSAGES, max_tokens=30, stream=True)
+        chunks = iter(stream)
+        next(chunks)
+        server.terminate()
+        *_, last = chunks
     assert last.choices[0].finish_reason in ("stop", "length")
-    assert stop(server) == 0

@@ -90,6 +90,33 @@ def test_an_id_can_be_used_once_at_a_time() -> None:
     assert isinstance(other, Finished)
 
 
+def test_the_id_of_a_request_that_has_ended_can_be_used_at_once() -> None:
+    async def main() -> list[Outcome]:
+        async with running(scripted_engine()) as engine:
+            return [(await all_of(engine.outcomes(free("a"))))[-1] for _ in range(20)]
+
+    assert [type(end) for end in guarded(main)] == [Finished] * 20
+
+
+def test_more_requests_than_may_be_under_way_are_refused() -> None:
+    async def main() -> list[Outcome]:
+        inner = scripted_engine()
+        engine = RunningEngine(inner, max_requests=2)
+        asking = [asyncio.ensure_future(all_of(engine.outcomes(free(name)))) for name in "abc"]
+        await asyncio.sleep(0)
+        engine.start()
+        ends = [outcomes[-1] for outcomes in await asyncio.gather(*asking)]
+        ends += await all_of(engine.outcomes(free("d", 1)))
+        await engine.close(0.0)
+        return ends
+
+    first, second, third, *_, last = guarded(main)
+    assert [type(end) for end in (first, second, last)] == [Finished] * 3
+    assert isinstance(third, Failed)
+    assert third.error.consequence.http_status == 503
+    assert third.error.consequence.retry
+
+
 def test_closing_the_iterator_releases_a_compile_that_nobody_else_waits_for() -> None:
     service = NeverReady()
 

@@ -123,7 +123,8 @@ class _Chunks:
 
 
 def _sse(data: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return f"data: {text}\n\n".encode()
 
 
 async def _stream(asked: Asked, outcomes: AsyncIterator[SampleOutcome], send: Send) -> None:

@@ -1,7 +1,7 @@
 """From a request's fields to what the engine is asked, for chats and for completions alike."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -90,7 +90,7 @@ class Wanted:
         max_tokens: most tokens of an answer.
         logprobs: how many alternatives to report at each token; None for no log-probabilities at all.
         shape: what the reply looks like.
-        places: see `Asked`.
+        places: see `Asked`; of those fields that have other names here, or other places.
     """
 
     prompt: tuple[int, ...]
@@ -98,6 +98,9 @@ class Wanted:
     logprobs: int | None
     shape: Shape
     places: Mapping[str, str]
+
+
+_PLACES: Final = {"min_tokens": "/min_tokens", "stop": "/stop"}
 
 
 def asked(
@@ -113,6 +116,7 @@ def asked(
         id=request_id,
         prompt=wanted.prompt,
         max_tokens=wanted.max_tokens,
+        min_tokens=fields.min_tokens or 0,
         sampling=sampling,
         spec=spec,
         stop=tuple(fields.stop or ()),
@@ -126,7 +130,7 @@ def asked(
             is_stream=bool(fields.stream),
             has_usage=bool(fields.stream_options and fields.stream_options.include_usage),
             shape=wanted.shape,
-            places=wanted.places,
+            places={**_PLACES, **wanted.places},
         )
     )
 

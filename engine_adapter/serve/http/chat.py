@@ -1,7 +1,7 @@
 """``/v1/chat/completions``: a conversation and the model's next turn, or the calls that it is forced to make."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import attrs
 
@@ -22,6 +22,7 @@ from engine_adapter.serve.http.endings import ending
 from engine_adapter.serve.http.logprobs import chat_logprobs
 from engine_adapter.serve.http.requests import ChatRequest
 from engine_adapter.serve.served import ServedModel
+from engine_adapter.terminal import CODE, unusable
 from structout.errors import ErrorKind, GrammarError
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
@@ -49,7 +50,6 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> 
         places={
             "prompt": "/messages",
             "max_tokens": "/max_tokens" if fields.max_completion_tokens is None else "/max_completion_tokens",
-            "stop": "/stop",
             "logprobs": "/top_logprobs",
         },
     )
@@ -70,13 +70,6 @@ def _invalid(message: str, field: str) -> GrammarError:
     return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, pointer=f"/{field}", keyword=field)
 
 
-_NOT_CALLS: Final = GrammarError(
-    kind=ErrorKind.UNUSABLE_RESPONSE,
-    message="[UNUSABLE_BACKEND_RESPONSE] the text is no list of tool calls",
-    hint="send it again, and leave the constraint enforced as a whole",
-)
-
-
 @attrs.frozen
 class ChatShape:
     """See `engine_adapter.serve.http.asking.Shape`."""
@@ -91,7 +84,9 @@ class ChatShape:
 
     def judge(self, finished: Finished) -> GrammarError | None:
         is_list = isinstance(self.forced, AnyCalls) and finished.reason is FinishReason.STOP
-        return _NOT_CALLS if is_list and read_calls(finished.text) is None else None
+        if is_list and read_calls(finished.text) is None:
+            return unusable(f"{CODE} the text is no list of tool calls")
+        return None
 
     def choice(self, index: int, deltas: list[Delta], end: Terminal) -> JsonObject:
         text = "".join(delta.text for delta in deltas)

@@ -19,7 +19,7 @@ from structout.vocabulary import Vocabulary
 DEFAULT_MAX_TOKENS: Final = 16
 """As in OpenAI's API."""
 
-_PLACES: Final = {"prompt": "/prompt", "max_tokens": "/max_tokens", "stop": "/stop", "logprobs": "/logprobs"}
+_PLACES: Final = {"prompt": "/prompt", "max_tokens": "/max_tokens", "logprobs": "/logprobs"}
 
 
 def read_completion(body: Mapping[str, Any], served: ServedModel, request_id: str) -> Result[Asked, GrammarError]:

@@ -41,7 +41,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "include_stop_str_in_output": (False,),
         "length_penalty": (1,),
         "logits_processors": ([],),
-        "min_tokens": (0,),
         "prompt_logprobs": (),
         "repetition_penalty": (1,),
         "skip_special_tokens": (True,),

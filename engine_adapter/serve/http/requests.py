@@ -20,13 +20,15 @@ class StreamOptions(Strict):
 
 
 class CommonRequest(Strict):
-    """What chats and completions have in common. ``top_k`` and ``min_p`` are extensions, as vLLM has them."""
+    """What chats and completions have in common. ``top_k``, ``min_p`` and ``min_tokens`` are extensions, as vLLM has
+    them."""
 
     model: str | None = None
     n: int | None = Field(None, ge=1, le=MAX_N)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(None, ge=1)
+    min_tokens: int | None = Field(None, ge=0)
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None

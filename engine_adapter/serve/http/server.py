@@ -18,6 +18,10 @@ from engine_adapter.serve.served import ServedModel
 GRACE_S: Final = 30.0
 """How long requests that are under way may take to finish when the server is to stop, in seconds."""
 
+_KEEP_ALIVE_S: Final = 75
+"""How long a connection that is idle stays open, in seconds. Longer than clients keep theirs, so that none sends a
+request on one that is just being closed."""
+
 _LAST_WRITES_S: Final = 5.0
 """How long their clients may take to read the end, in seconds."""
 
@@ -61,6 +65,7 @@ class HttpServer(uvicorn.Server):
             lifespan="off",
             ws="none",
             log_config=None,
+            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(grace_s + LAST_STEPS_S + _LAST_WRITES_S),
         )
         super().__init__(config)

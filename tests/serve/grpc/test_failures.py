@@ -20,6 +20,7 @@ from engine_adapter.serve.grpc.inference_pb2 import (
     StoppingCriteria,
 )
 from engine_adapter.serve.grpc.inference_pb2_grpc import InferenceStub
+from engine_adapter.serve.running import RunningEngine
 from structout import ErrorKind, GrammarError, Status
 from structout.compile import CompileService, Pending
 from structout.discovery import discover
@@ -83,6 +84,29 @@ def test_before_the_first_token_a_failure_is_the_tables_status_and_nothing_else(
                 assert end.error == attrs.evolve(error, detail=None)
 
     guarded(main)
+
+
+def test_a_full_engine_says_so_in_every_method_and_serves_again_later() -> None:
+    runner = GatedRunner()
+    engine = scripted_engine(runner)
+    full = RunningEngine(engine, max_requests=1)
+    full.start()
+
+    async def main() -> None:
+        async with served(running=full) as server:
+            first = call(server, "GenerateStream")
+            await anext(aiter(first))
+            for method in METHODS:
+                replies, end = await heard(call(server, method))
+                assert replies == []
+                assert end.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            runner.gate.set()
+            assert (await heard(first))[1].code is grpc.StatusCode.OK
+            assert (await heard(call(server, "Generate")))[1].code is grpc.StatusCode.OK
+            await full.close(0.0)
+
+    guarded(main)
+    engine.close()
 
 
 class FlakyRunner(ScriptedRunner):
@@ -222,6 +246,21 @@ def test_a_client_that_cancels_aborts_its_request(method: str) -> None:
         assert (bool(replies), later.code) == (True, grpc.StatusCode.OK)
 
     guarded(main)
+
+
+def test_a_deadline_that_passes_aborts_the_request() -> None:
+    runner = GatedRunner()
+
+    async def main() -> Ending:
+        async with served(scripted_engine(runner)) as server:
+            stopping = StoppingCriteria(max_new_tokens=60, ignore_eos=True)
+            message = GenerateRequest(text="hi", stopping=stopping)
+            _, end = await heard(server.inference.GenerateStream(message, timeout=0.5))
+            runner.gate.set()
+            await server.is_idle()
+        return end
+
+    assert guarded(main).code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def test_a_call_that_waits_for_its_grammar_ends_with_its_client_too() -> None:

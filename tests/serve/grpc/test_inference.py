@@ -217,6 +217,7 @@ def test_many_calls_at_the_same_time_get_their_own_answers() -> None:
         (GenerateRequest(text="x" * 65), "/text"),
         (GenerateRequest(token_ids=TokenIds(ids=[9_999])), "/token_ids/ids"),
         (changed(SEEDED, stopping=StoppingCriteria(stop_strings=[""])), "/stopping/stop_strings"),
+        (changed(SEEDED, stopping=StoppingCriteria(min_new_tokens=13)), "/stopping/min_new_tokens"),
         (choosing("yes", stopping=StoppingCriteria(ignore_eos=True)), "/stopping/stop_token_ids"),
     ],
 )

@@ -12,8 +12,7 @@ from engine_adapter.embedded.local import Local, open_local
 from engine_adapter.serve.grpc.inference_pb2 import DecodingParameters, GenerateRequest, StoppingCriteria
 from engine_adapter.serve.grpc.inference_pb2_grpc import InferenceStub
 from engine_adapter.serve.grpc.server import GrpcServer
-from engine_adapter.serve.running import RunningEngine
-from engine_adapter.serve.served import ServedModel, TokenizerPrompts
+from engine_adapter.serve.served import served_locally
 from structout.parsing import json_schema
 from structout.schema import reference_validator
 from tests.serve.grpc.support import heard
@@ -38,19 +37,16 @@ def local() -> Iterator[Local]:
 
 
 def test_both_dialects_give_a_real_models_answer_and_it_keeps_to_the_schema(local: Local) -> None:
-    prompts = TokenizerPrompts(local.loaded.tokenizer)
-
     async def main() -> tuple[Any, list[Any], list[Any]]:
-        engine = RunningEngine(local.engine)
-        engine.start()
-        served = ServedModel(name="smollm2", vocabulary=local.vocabulary, prompts=prompts, max_len=512, running=engine)
+        served = served_locally(local)
+        served.running.start()
         server = GrpcServer(served)
         port = await server.start("localhost:0")
         try:
             async with grpc.aio.insecure_channel(f"localhost:{port}") as channel:
                 return await ask(channel)
         finally:
-            await engine.close(0.0)
+            await served.running.close(0.0)
             await server.close()
 
     unary, streamed, others = guarded(main)

@@ -84,7 +84,7 @@ def test_everything_that_is_said_arrives() -> None:
         temperature=0.5,
         sampling=vllm.RandomSampling(num_sequences=3, top_k=5, top_p=0.5, min_p=0.25, seed=-7),
         stopping=vllm.StoppingCriteria(
-            max_new_tokens=9, stop_token_ids=[4], stop_strings=["x"], include_stop_strings=True
+            max_new_tokens=9, min_new_tokens=3, stop_token_ids=[4], stop_strings=["x"], include_stop_strings=True
         ),
         response=vllm.ResponseOptions(output_candidates=vllm.CandidateTokens(top_n=2)),
     )
@@ -92,6 +92,7 @@ def test_everything_that_is_said_arrives() -> None:
         id="a",
         prompt=(104, 105),
         max_tokens=9,
+        min_tokens=3,
         sampling=SamplingParams(temperature=0.5, top_k=5, top_p=0.5, min_p=0.25, seed=-7, logprobs=2),
         stop_token_ids=(EOS, 4),
         stop=("x",),
@@ -110,6 +111,7 @@ def test_everything_that_is_said_arrives() -> None:
             seed=-7,
             logprobs=2,
             max_tokens=9,
+            min_tokens=3,
             stop_token_ids=[4],
             stop=["x"],
             include_stop_str_in_output=True,

@@ -6,20 +6,23 @@ from random import Random
 from typing import Any
 
 import grpc
+import httpx2 as httpx
 import hypothesis.strategies as st
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import given, settings
+from prometheus_client import CollectorRegistry
 from smg_grpc_proto.generated import vllm_engine_pb2 as smg
 
 from engine_adapter.serve.grpc.inference_pb2 import GenerateRequest, RandomSampling, StoppingCriteria
 from engine_adapter.serve.grpc.server import GrpcServer
 from engine_adapter.serve.grpc.services import VLLM_ENGINE
+from engine_adapter.serve.http.server import HttpServer, bound_socket
 from tests.fakes import BYTES, EOS
 from tests.serve.grpc.support import Ending, Served, heard, served
-from tests.serve.support import guarded, scripted_engine
+from tests.serve.support import GatedRunner, guarded, scripted_engine
 
 SERVED = {"Generate", "Abort", "HealthCheck", "GetModelInfo"}
 
@@ -147,6 +150,30 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             with pytest.raises(OSError, match="cannot be served on"):
                 await other.start(f"localhost:{server.port}")
             await other.close()
+
+    guarded(main)
+
+
+def test_http_and_grpc_are_two_doors_of_one_engine() -> None:
+    runner = GatedRunner()
+
+    async def main() -> None:
+        async with served(scripted_engine(runner)) as server:
+            bound = bound_socket("127.0.0.1", 0)
+            listens = asyncio.Event()
+            http = HttpServer(server.model, grace_s=0.0, metrics=CollectorRegistry(), announce=listens.set)
+            serving = asyncio.ensure_future(http.serve(sockets=[bound]))
+            await listens.wait()
+            stream = server.inference.GenerateStream(GenerateRequest(text="hi"))
+            await anext(aiter(stream))
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}") as client:
+                assert (await client.get("/health")).status_code == 200
+            http.should_exit = True  # what a signal does
+            _, end = await heard(stream)
+            runner.gate.set()
+            await serving
+        assert end.code is grpc.StatusCode.UNAVAILABLE
+        assert "shutting down" in end.details
 
     guarded(main)
 

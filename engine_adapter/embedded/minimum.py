@@ -1,0 +1,30 @@
+"""A least number of tokens: until a sequence has them, its stop tokens are not to be sampled."""
+
+import numpy as np
+import torch
+
+from engine_adapter.embedded.request import Sequence
+from structout.backend import BitmaskRow
+
+
+def withhold_stops(sequence: Sequence, logits: torch.Tensor, bitmask_row: BitmaskRow | None) -> None:
+    """Changes a row of logits, or of the bitmask, so that the sequence does not end before it has ``min_tokens``.
+
+    A grammar that allows nothing but the end has the last word: then the row stays as it is.
+
+    Args:
+        sequence: whose next token the rows decide.
+        logits: floating point [logit_width], the caller's own to change.
+        bitmask_row: int32 [bitmask width], likewise; None where no grammar constrains the token.
+    """
+    stops = sorted(sequence.stop_token_ids)
+    if len(sequence.tokens) >= sequence.request.min_tokens or not stops:
+        return
+    if bitmask_row is None:
+        logits[stops] = -torch.inf
+        return
+    words = bitmask_row.view(np.uint32).copy()
+    for token in stops:
+        words[token >> 5] &= ~np.uint32(1 << (token & 31))
+    if words.any():
+        bitmask_row[:] = words.view(np.int32)

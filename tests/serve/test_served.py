@@ -1,0 +1,67 @@
+"""Prompts as a tokenizer and its chat template lay them out."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from engine_adapter.serve.served import TokenizerPrompts
+from structout import Err, ErrorKind, Ok
+
+TEMPLATE = """{%- for message in messages -%}
+{%- if message.role == "king" -%}{{ raise_exception("there are no kings") }}{%- endif -%}
+{%- if message.role == "fool" -%}{{ 1 / 0 }}{%- endif -%}
+{{ message.role }}:{{ message.content }};
+{%- endfor -%}
+{%- for tool in tools or [] -%}{{ tool.name }};{%- endfor -%}
+{%- if add_generation_prompt -%}bot:{%- endif -%}"""
+
+
+def tokenizer(template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
+    """A token for each byte."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE(vocab={letter: index for index, letter in enumerate(letters)}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    inner.decoder = decoders.ByteLevel()
+    made: PreTrainedTokenizerFast = PreTrainedTokenizerFast(tokenizer_object=inner, chat_template=template)  # type: ignore[no-untyped-call]
+    return made
+
+
+def says(role: str, content: str = "hi") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def test_a_chat_is_laid_out_with_its_tools_and_the_models_turn() -> None:
+    made = tokenizer()
+    laid_out = TokenizerPrompts(made).of_chat([says("system", "be"), says("user", "hé")], [{"name": "f"}])
+    assert isinstance(laid_out, Ok)
+    assert made.decode(list(laid_out.value)) == "system:be;user:hé;f;bot:"
+
+
+def test_a_text_is_its_tokens() -> None:
+    made = tokenizer()
+    assert made.decode(list(TokenizerPrompts(made).of_text("hé"))) == "hé"
+
+
+def test_a_model_without_a_template_says_so() -> None:
+    refused = TokenizerPrompts(tokenizer(None)).of_chat([says("user")], None)
+    assert isinstance(refused, Err)
+    assert refused.error.kind is ErrorKind.UNSUPPORTED
+
+
+@pytest.mark.parametrize(("role", "reason"), [("king", ": there are no kings"), ("fool", "")])
+def test_what_a_template_refuses_is_said_and_what_is_wrong_with_it_is_not(role: str, reason: str) -> None:
+    refused = TokenizerPrompts(tokenizer()).of_chat([says(role)], None)
+    assert isinstance(refused, Err)
+    assert refused.error.message == f"the model's chat template cannot lay out these messages{reason}"
+    assert refused.error.detail
+
+
+def test_many_threads_may_ask_at_once() -> None:
+    prompts = TokenizerPrompts(tokenizer())
+    texts = [f"text {number} " * 50 for number in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        several = list(pool.map(prompts.of_text, texts))
+    assert several == list(map(prompts.of_text, texts))
