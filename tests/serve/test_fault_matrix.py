@@ -1,8 +1,8 @@
-"""The fault matrix: whatever goes wrong at whichever endpoint, the client is told the cause with the table's status, the
-samples that it does not concern finish, and the next request is served."""
+"""The fault matrix: whatever goes wrong at whichever endpoint, the client is told the cause with the table's status,
+the samples that it does not concern finish, and the next request is served."""
 
-import itertools
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,6 @@ from tests.serve.matrix.server import Server, serving
 from tests.serve.matrix.told import Ask, Door
 
 CASES: Final = tuple(cases())
-NUMBERS: Final = itertools.count()
 IN_THE_SANDBOX: Final = {"hang": "hasty", "spin": "patient", "segfault": "patient"}
 """Deeds of a worker, and the service that has it try."""
 
@@ -44,12 +43,11 @@ def test_a_failure_is_told_with_its_cause_and_the_next_request_is_served(case: C
         door = door_of(case.cell.endpoint, server)
         if case.way.deed == "hang":
             await server.until(lambda: bool(server.sandbox.pids()))  # or its time is over before it hangs
-        blocking = await server.overload() if case.cell.trouble is Trouble.OVERLOAD else []
-        told = await door.ask(asked(case))
-        await server.relieve(blocking)
+        async with crowd(case, server):
+            told = await door.ask(asked(case, next(server.numbers)))
         check_failed(case, told)
         await server.is_idle()
-        await serves_the_next(case.cell, door)
+        await serves_the_next(case.cell, door, next(server.numbers))
 
     lost = server.sandbox.lost
     server.run(main())
@@ -58,7 +56,7 @@ def test_a_failure_is_told_with_its_cause_and_the_next_request_is_served(case: C
 
 @pytest.mark.parametrize("case", [each for each in CASES if each.way.deed == "leave while generating"], ids=str)
 def test_a_client_that_leaves_aborts_its_generation(case: Case, server: Server) -> None:
-    model, number = server.model, next(NUMBERS)
+    model, number = server.model, next(server.numbers)
     ask = Ask(case.cell.is_stream, case.cell.n, f"!hold late all {number}!", (f"!speak - - {number}", TEXT))
 
     async def main() -> None:
@@ -69,7 +67,7 @@ def test_a_client_that_leaves_aborts_its_generation(case: Case, server: Server) 
         await server.until(lambda: not server.doors.calls)
         model.gate.set()
         await server.is_idle()
-        await serves_the_next(case.cell, door)
+        await serves_the_next(case.cell, door, next(server.numbers))
 
     server.run(main())
     assert 1 <= model.held[b"%d" % number] <= case.cell.n, "none of its samples had another token"
@@ -86,9 +84,19 @@ def test_a_client_that_leaves_stops_the_compile(case: Case, server: Server, tmp_
         await door.leave(ask, lambda: server.until(lambda: marked.read_text().endswith("\n")), is_late=False)
         await server.is_idle()
         await server.until(lambda: is_gone(int(marked.read_text())))
-        await serves_the_next(case.cell, door)
+        await serves_the_next(case.cell, door, next(server.numbers))
 
     server.run(main())
+
+
+def crowd(case: Case, server: Server) -> AbstractAsyncContextManager[None]:
+    match case.way.deed:
+        case "crowd the compile service":
+            return server.crowded_service()
+        case "crowd the engine":
+            return server.crowded_engine()
+        case _:
+            return nullcontext()
 
 
 def door_of(endpoint: Endpoint, server: Server) -> Door:
@@ -101,9 +109,9 @@ def door_of(endpoint: Endpoint, server: Server) -> Door:
             return VllmEngineDoor(server.doors.channel)
 
 
-def asked(case: Case) -> Ask:
+def asked(case: Case, number: int) -> Ask:
     """A request that comes to the case's cause; no grammar is the cache's."""
-    cell, way, number = case.cell, case.way, next(NUMBERS)
+    cell, way = case.cell, case.way
     when, whom = ("early", "late")[way.is_late], ("all", "one")[way.hits_one]
     choice: tuple[str, ...] = (f"!{way.deed} {when} {whom} {number}", TEXT)
     match way.deed:
@@ -115,8 +123,8 @@ def asked(case: Case) -> Ask:
     return Ask(cell.is_stream, cell.n, prompt, choice, top_p=7.0 if way.deed == "top_p" else 1.0)
 
 
-async def serves_the_next(cell: Cell, door: Door) -> None:
+async def serves_the_next(cell: Cell, door: Door, number: int) -> None:
     """An ordinary request to the same endpoint gets its answer."""
     n = 1 if cell in IMPOSSIBLE or (cell.endpoint, cell.is_stream) == (Endpoint.INFERENCE, False) else cell.n
-    ask = Ask(cell.is_stream, n, "x", (f"!speak - - {next(NUMBERS)}", TEXT))
+    ask = Ask(cell.is_stream, n, "x", (f"!speak - - {number}", TEXT))
     check_served(cell.endpoint, n, await door.ask(ask))

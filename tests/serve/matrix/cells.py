@@ -98,7 +98,10 @@ WAYS: Final[dict[Trouble, tuple[Way, ...]]] = {
     Trouble.MODEL_BEFORE: _each("fail", ErrorKind.ENGINE_FAILURE, when=(False,)),
     Trouble.MODEL_AFTER: _each("fail", ErrorKind.ENGINE_FAILURE, when=(True,)),
     Trouble.CANCELLATION: (Way("leave while compiling", None), Way("leave while generating", None, is_late=True)),
-    Trouble.OVERLOAD: (Way("speak", ErrorKind.OVERLOADED),),
+    Trouble.OVERLOAD: (
+        Way("crowd the compile service", ErrorKind.OVERLOADED),
+        Way("crowd the engine", ErrorKind.OVERLOADED),
+    ),
 }
 
 CELLS: Final = tuple(itertools.starmap(Cell, itertools.product(Endpoint, (False, True), (1, 3), Trouble)))

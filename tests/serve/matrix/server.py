@@ -13,6 +13,7 @@ import httpx2 as httpx
 from prometheus_client import CollectorRegistry
 
 from engine_adapter.embedded.engine import Engine
+from engine_adapter.embedded.request import Request
 from engine_adapter.serve.grpc.server import GrpcServer
 from engine_adapter.serve.http.server import HttpServer, bound_socket
 from engine_adapter.serve.running import RunningEngine
@@ -24,12 +25,13 @@ from structout.spec import GrammarSpec
 from tests.fakes import BYTES
 from tests.serve.matrix.faulty import PLUGIN, FaultyPlugin
 from tests.serve.matrix.model import TroubledModel
-from tests.serve.support import GUARD_S, served_by
+from tests.serve.support import GUARD_S, all_of, served_by
 
 T = TypeVar("T")
 
 _REAL: Final = ("xgrammar", "outlines", "llguidance", "reference")
 _PLACES: Final = 2
+_REQUESTS: Final = 6
 _SOON_S: Final = 0.3
 
 
@@ -64,6 +66,7 @@ class Services:
 class Doors:
     """Both front doors, and a client of each."""
 
+    running: RunningEngine
     http: HttpServer
     grpc: GrpcServer
     client: httpx.AsyncClient
@@ -80,7 +83,8 @@ class Server:
     """What runs.
 
     Attributes:
-        gate: lets go of the compiles that `overloaded` starts.
+        gate: lets go of the compiles that are told to wait.
+        numbers: to tell prompts and grammars apart.
     """
 
     model: TroubledModel
@@ -109,16 +113,31 @@ class Server:
         """Waits until nothing is left of any request."""
         await self.until(lambda: not self.doors.calls and not self.engine.unfinished)
 
-    async def overload(self) -> list[PendingGrammar]:
-        """Takes all places of the plain service, until ``gate`` is set."""
+    @asynccontextmanager
+    async def crowded_service(self) -> AsyncIterator[None]:
+        """Takes all places of the plain service for as long as the block runs."""
         self.gate.clear()
-        orders = [f"!wait - - {next(self.numbers)}" for _ in range(_PLACES)]
-        return [self.services.plain.submit(Choice((order, "x"))) for order in orders]
+        orders = [f"!wait - - {number}" for number in range(_PLACES)]
+        waiting = [self.services.plain.submit(Choice((order, str(next(self.numbers))))) for order in orders]
+        try:
+            yield
+        finally:
+            self.gate.set()
+            await self.until(lambda: all(each.result() for each in waiting))
 
-    async def relieve(self, blocking: list[PendingGrammar]) -> None:
-        self.gate.set()
-        for each in blocking:
-            await asyncio.to_thread(each.wait, GUARD_S)
+    @asynccontextmanager
+    async def crowded_engine(self) -> AsyncIterator[None]:
+        """Has as many requests under way as the engine takes for as long as the block runs."""
+        self.model.gate.clear()
+        prompt = tuple(b"!hold late all %d!" % next(self.numbers))
+        requests = [Request(id=f"crowd-{number}", prompt=prompt, max_tokens=2) for number in range(_REQUESTS)]
+        crowd = [asyncio.create_task(all_of(self.doors.running.outcomes(request))) for request in requests]
+        await self.until(lambda: self.engine.unfinished == _REQUESTS)
+        try:
+            yield
+        finally:
+            self.model.gate.set()
+            await asyncio.gather(*crowd)
 
 
 def _services(plugin: FaultyPlugin) -> tuple[Services, Sandbox]:
@@ -161,7 +180,7 @@ def serving() -> Iterator[Server]:
 
 @asynccontextmanager
 async def _open(engine: Engine) -> AsyncIterator[Doors]:
-    running = RunningEngine(engine)
+    running = RunningEngine(engine, max_requests=_REQUESTS)
     running.start()
     served = served_by(running, max_len=256)
     http = HttpServer(served, grace_s=GUARD_S, metrics=CollectorRegistry())
@@ -176,7 +195,7 @@ async def _open(engine: Engine) -> AsyncIterator[Doors]:
     ):
         while not http.started:
             await asyncio.sleep(0.002)
-        yield Doors(http, calls, client, channel)
+        yield Doors(running, http, calls, client, channel)
     http.should_exit = True
     await serving_http
     await calls.close()
