@@ -1,8 +1,8 @@
 """Do many streams come whole, and what does their beginning cost? ``python -m benchmarks.streams``
 
 ``--soak S`` keeps 256 streams under way over real HTTP against a scripted model in a process of its own, for that many
-seconds. A fifth ask for a grammar that fails, and a tenth leave at a random moment. Each of the others has a text of its
-own to come to. The figures:
+seconds. A fifth ask for a grammar that fails, and a tenth leave at a random moment. Each of the others has a text of
+its own to come to. The figures:
 
 - ``streams``, ``failing``, ``left``: how many there were of each kind.
 - ``lost``: that ended without their end, or with another status, a cause that is not theirs, or less than their text.

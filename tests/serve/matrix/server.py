@@ -23,7 +23,7 @@ from structout.compile.sandbox import Limits, Sandbox
 from structout.discovery import discover
 from structout.spec import GrammarSpec
 from tests.fakes import BYTES
-from tests.serve.matrix.faulty import PLUGIN, FaultyPlugin
+from tests.serve.matrix.faulty import PLUGIN, TEXT, FaultyPlugin
 from tests.serve.matrix.model import TroubledModel
 from tests.serve.support import GUARD_S, all_of, served_by
 
@@ -123,14 +123,14 @@ class Server:
             yield
         finally:
             self.gate.set()
-            await self.until(lambda: all(each.result() for each in waiting))
+            await self.until(lambda: all(each.result() is not None for each in waiting))
 
     @asynccontextmanager
     async def crowded_engine(self) -> AsyncIterator[None]:
         """Has as many requests under way as the engine takes for as long as the block runs."""
         self.model.gate.clear()
-        prompt = tuple(b"!hold late all %d!" % next(self.numbers))
-        requests = [Request(id=f"crowd-{number}", prompt=prompt, max_tokens=2) for number in range(_REQUESTS)]
+        prompt, spec = tuple(b"!hold late all %d!" % next(self.numbers)), Choice(("!speak", TEXT))
+        requests = [Request(id=f"crowd-{number}", prompt=prompt, spec=spec) for number in range(_REQUESTS)]
         crowd = [asyncio.create_task(all_of(self.doors.running.outcomes(request))) for request in requests]
         await self.until(lambda: self.engine.unfinished == _REQUESTS)
         try:
