@@ -68,14 +68,14 @@ class Doors:
 
     running: RunningEngine
     http: HttpServer
-    grpc: GrpcServer
+    rpc: GrpcServer
     client: httpx.AsyncClient
     channel: grpc.aio.Channel
 
     @property
     def calls(self) -> int:
         """How many requests are under way."""
-        return len(self.http.server_state.tasks) + len(self.grpc.calls)
+        return len(self.http.server_state.tasks) + len(self.rpc.calls)
 
 
 @attrs.frozen(eq=False)
