@@ -218,7 +218,7 @@ class Workshop:
     def _through(self, job: Job, tried: Tried, loaded: Result[Grammar, GrammarError] | None, *, is_risky: bool) -> Done:
         """What becomes of a grammar that came through the sandbox: it is compiled elsewhere if that is wanted; else it
         is what was loaded, or compiled here. It is marked if its masks may take long."""
-        if not isinstance(loaded, Ok):
+        if isinstance(loaded, Err):
             tried = attrs.evolve(tried, data=None)
         isolated = self._isolate(job.spec, tried, job.stop) if self._isolate else None
         if isolated is not None:

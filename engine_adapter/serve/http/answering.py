@@ -25,14 +25,14 @@ Send: TypeAlias = Callable[[Response], Awaitable[None]]
 
 async def answer(asked: Asked, send: Send, *, running: RunningEngine) -> None:
     """Answers one request. Cancelled, it aborts what runs for it."""
-    async with aclosing(_judged(asked, running)) as outcomes:
+    async with aclosing(judged(asked, running)) as outcomes:
         if asked.is_stream:
             await _stream(asked, outcomes, send)
         else:
             await send(await _whole(asked, outcomes))
 
 
-async def _judged(asked: Asked, running: RunningEngine) -> AsyncGenerator[SampleOutcome, None]:
+async def judged(asked: Asked, running: RunningEngine) -> AsyncGenerator[SampleOutcome, None]:
     """What the samples say, with pointers into the client's request; a text that fits no reply is a failure."""
     async with aclosing(sampled(running, asked.request, asked.n)) as outcomes:
         async for each in outcomes:
@@ -60,12 +60,17 @@ async def _whole(asked: Asked, outcomes: AsyncIterator[SampleOutcome]) -> Respon
 
 
 @attrs.frozen
-class _Stream:
+class Stream:
     """One stream: what its samples have said, and who writes it."""
 
     asked: Asked
     samples: Samples
     writer: EventWriter
+
+    @classmethod
+    def of(cls, asked: Asked) -> "Stream":
+        """One that has not begun."""
+        return cls(asked, Samples.of(asked.n), asked.form.stream(asked))
 
     def take(self, each: SampleOutcome) -> bytes:
         self.samples.take(each)
@@ -98,12 +103,12 @@ class _Stream:
 
 
 async def _stream(asked: Asked, outcomes: AsyncIterator[SampleOutcome], send: Send) -> None:
-    stream = _Stream(asked, Samples.of(asked.n), asked.form.stream(asked))
+    stream = Stream.of(asked)
     opening = await stream.opening(outcomes)
     if isinstance(opening, GrammarError):
         return await send(error_response(opening))
     async with aclosing(stream.events(opening, outcomes)) as events:
-        return await send(StreamingResponse(events, media_type="text/event-stream", headers=_NO_BUFFERING))
+        return await send(StreamingResponse(events, media_type="text/event-stream", headers=NO_BUFFERING))
 
 
-_NO_BUFFERING: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+NO_BUFFERING: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
