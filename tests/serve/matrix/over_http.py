@@ -36,7 +36,8 @@ class HttpDoor:
         if ask.is_stream and is_late:
             async with self.client.stream("POST", _PATHS[self.endpoint], json=self._body(ask)) as response:
                 assert response.status_code == 200
-                assert await anext(response.aiter_lines())
+                lines = response.aiter_lines()  # held: where it is dropped, the connection is closed
+                assert await anext(lines)
                 await when()
             return
         asking = asyncio.create_task(self.ask(ask))
