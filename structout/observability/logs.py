@@ -9,6 +9,8 @@ import logging
 from collections.abc import MutableMapping
 from typing import Any, Final
 
+from structout.errors import Fault, GrammarError
+
 REQUEST_ID: Final = "request_id"
 """Name of the attribute of a record."""
 
@@ -28,6 +30,11 @@ class RequestLogger(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+
+    def failed(self, error: GrammarError) -> None:
+        """Tells the operator all of why the request failed; loudly if it is the service's fault."""
+        level = logging.ERROR if error.fault is Fault.SERVICE else logging.INFO
+        self.log(level, "%s", error, extra={"error": error.to_json(with_detail=True)})
 
 
 class JsonFormatter(logging.Formatter):

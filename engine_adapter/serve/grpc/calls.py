@@ -16,7 +16,7 @@ from engine_adapter.serve.grpc.asked import Asked, Model, located
 from engine_adapter.serve.grpc.status import metadata_of, status_of
 from engine_adapter.serve.samples import SampleOutcome, sample_ids, sampled
 from engine_adapter.serve.served import ServedModel
-from structout.errors import ErrorKind, Fault, GrammarError
+from structout.errors import ErrorKind, GrammarError
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
 
@@ -110,7 +110,7 @@ class Calls:
             log.exception("a call failed")
             error = internal_error(exc)
         if error is not None:
-            _log(error, log)
+            log.failed(error)
             status = status_of(error)
             await context.abort(status.code, status.message, status.metadata)
 
@@ -171,12 +171,6 @@ class Calls:
         async with aclosing(sampled(self._served.running, asked.request, asked.n)) as outcomes:
             async for each in outcomes:
                 yield each
-
-
-def _log(error: GrammarError, log: RequestLogger) -> None:
-    """Tells the operator all of it; loudly if it is the service's fault."""
-    level = logging.ERROR if error.fault is Fault.SERVICE else logging.INFO
-    log.log(level, "%s", error, extra={"error": error.to_json(with_detail=True)})
 
 
 async def _excuse(

@@ -43,6 +43,5 @@ def error_response(error: GrammarError) -> JSONResponse:
 
 
 def log_error(error: GrammarError, request_id: str) -> None:
-    """Tells the operator all of it, by the request's id; loudly if it is the service's fault."""
-    level = logging.ERROR if error.fault is Fault.SERVICE else logging.INFO
-    RequestLogger(logger, request_id).log(level, "%s", error, extra={"error": error.to_json(with_detail=True)})
+    """Tells the operator all of it, by the request's id."""
+    RequestLogger(logger, request_id).failed(error)

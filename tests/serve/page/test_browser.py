@@ -18,7 +18,10 @@ from engine_adapter.serve.running import RunningEngine
 from tests.scripted import ScriptedRunner
 from tests.serve.page.support import BACKENDS, real_service, schema, served_with_page
 
-pytestmark = pytest.mark.browser
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not os.environ.get("STRUCTOUT_BROWSER"), reason="there is no Chromium: make test-browser"),
+]
 
 EVIL = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 
