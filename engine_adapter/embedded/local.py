@@ -14,6 +14,7 @@ from engine_adapter.terminal import TerminalRule, usable
 from structout.compile import CompileService, GrammarStore
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
+from structout.observability.sources import NO_OBSERVER, Observer
 from structout.vocabularies import from_huggingface
 from structout.vocabulary import Vocabulary
 
@@ -62,6 +63,7 @@ def open_local(
     mask_budget_s: float = 0.05,
     max_misses: int = 8,
     terminal_rule: TerminalRule = usable,
+    observer: Observer = NO_OBSERVER,
     progress: Progress | None = None,
 ) -> Local:
     """Loads a model and all backends that may be chosen, and makes an engine for it. What the process holds by then is
@@ -77,6 +79,7 @@ def open_local(
             With 0 every grammar is compiled in this process.
         store: keeps grammars on disk for the next start, those that are quicker to read than to compile.
         mask_budget_s, max_misses, terminal_rule: see `Engine`.
+        observer: is told how long each request waits for its grammar.
         progress: called as loading goes on.
 
     Raises:
@@ -91,7 +94,7 @@ def open_local(
     sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers) if sandbox_workers else None
     isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
     isolate = isolation.compile if isolation else None
-    service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolate, store=store)
+    service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolate, store=store, observer=observer)
     engine = Engine(
         loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses, terminal_rule=terminal_rule
     )

@@ -60,6 +60,7 @@ def run(options: Options) -> int:
                     max_rows=options.max_num_seqs,
                     registry=discover(plugins={"metrics": metrics}),
                     sandbox_workers=SANDBOX_WORKERS,
+                    observer=metrics,
                     progress=progress,
                 )
         except (ModelLoadError, VocabularyError) as exc:

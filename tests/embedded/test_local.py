@@ -141,3 +141,17 @@ def test_with_a_sandbox_what_was_slow_is_compiled_elsewhere(workers: int, backen
     assert [id(each) for each in Closes.made] == ([id(local.sandbox), id(local.isolation)] if workers else [])
     assert [each.workers for each in Closes.made if isinstance(each, Through)] == ([workers] if workers else [])
     assert all(each.is_closed for each in Closes.made)
+
+
+def test_who_observes_hears_how_long_requests_wait() -> None:
+    heard: list[GrammarError | None] = []
+
+    class Hears:
+        def waited(self, seconds: float, error: GrammarError | None) -> None:
+            heard.append(error)
+
+    registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
+    local = open_local("scripted", registry=registry, observer=Hears())
+    local.service.compile(RISKY, backend="trie")
+    local.close()
+    assert heard == [None]
