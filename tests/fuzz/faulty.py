@@ -393,7 +393,8 @@ class AnswersNothing(GoodBackend):
 @attrs.frozen(eq=False)
 class _SavedGrammar(TrieGrammar):
     def serialize(self) -> bytes:
-        return json.dumps(sorted(option.decode() for option in self.options)).encode()
+        options = sorted(option.decode() for option in self.options)
+        return json.dumps([self.vocabulary.fingerprint, *options]).encode()
 
 
 class Saves(GoodBackend):
@@ -403,12 +404,35 @@ class Saves(GoodBackend):
         return _SavedGrammar(frozenset(options), self.vocabulary, type(self).matcher)
 
     def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
-        return Ok(self.grammar([option.encode() for option in json.loads(data)]))
+        try:
+            fingerprint, *options = json.loads(data)
+        except ValueError:
+            fingerprint, options = "damaged", []
+        if fingerprint != self.vocabulary.fingerprint:
+            return Err(GrammarError(kind=ErrorKind.BACKEND_FAILURE, message="That was not saved here."))
+        return Ok(self.grammar(self.loaded([option.encode() for option in options])))
+
+    def loaded(self, options: Sequence[bytes]) -> Sequence[bytes]:
+        """What is made of the options that were saved."""
+        return options
 
 
 class LoadsLess(Saves):
+    def loaded(self, options: Sequence[bytes]) -> Sequence[bytes]:
+        return options[1:]
+
+
+class LoadsWhatIsDamaged(Saves):
     def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
-        return Ok(self.grammar([option.encode() for option in json.loads(data)][1:]))
+        return super().deserialize(data.rstrip(b"\0"))
+
+
+class LoadsWhatIsForeign(Saves):
+    def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
+        try:
+            return Ok(self.grammar([option.encode() for option in json.loads(data)[1:]]))
+        except ValueError:
+            return super().deserialize(data)
 
 
 class LoadsNothing(Saves):

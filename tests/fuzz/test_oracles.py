@@ -89,6 +89,8 @@ BACKENDS: list[tuple[type[Backend], Law, set[Law]]] = [
     (faulty.RefusesTheSecondTime, Law.DETERMINISM, {Law.DETERMINISM}),
     (faulty.LoadsLess, Law.DETERMINISM, {Law.DETERMINISM}),
     (faulty.LoadsNothing, Law.DETERMINISM, {Law.DETERMINISM}),
+    (faulty.LoadsWhatIsDamaged, Law.DETERMINISM, {Law.RESULT_DISCIPLINE}),
+    (faulty.LoadsWhatIsForeign, Law.DETERMINISM, {Law.RESULT_DISCIPLINE}),
     (faulty.LoadsWhatItHas, Law.DETERMINISM, {Law.RESULT_DISCIPLINE}),
     (faulty.SavesText, Law.DETERMINISM, {Law.RESULT_DISCIPLINE}),
     (faulty.CachesByLength, Law.CACHE, {Law.CACHE}),
