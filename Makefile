@@ -9,13 +9,14 @@ STAMP := $(VENV)/.installed
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-conformance test-validity test-mutants test-out-of-tree test-clients \
+.PHONY: help setup demo test lint format test-conformance test-long test-validity test-mutants test-out-of-tree test-clients \
 	test-browser test-engines clean
 
 help:
 	@echo 'make demo          set up and show mixed structured requests on a small real model'
 	@echo 'make test          set up, then lint, types, import rules and tests'
 	@echo 'make test-conformance  puts the backends of this project through the conformance kit: minutes'
+	@echo 'make test-long     the server with every trouble and with a real model behind it, among others: minutes'
 	@echo 'make test-validity  lets a small real model write documents with each backend: minutes'
 	@echo 'make test-mutants  puts every faulty backend through the conformance kit: half an hour'
 	@echo 'make test-out-of-tree  installs plugins that are projects of their own, and runs their tests'
@@ -59,6 +60,9 @@ test-out-of-tree:
 test-conformance: $(STAMP)
 	$(BIN)/python -m pytest --structout-backend llguidance --structout-backend xgrammar \
 		--structout-backend outlines --structout-backend reference
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --no-loadscope-reorder
 
 test-validity: $(STAMP)
 	$(BIN)/python -m pytest -m validity -n 2

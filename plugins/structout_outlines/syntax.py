@@ -90,7 +90,8 @@ def read(pattern: str) -> Result[Pattern, GrammarError]:
             return Err(invalid("a '[' is not closed", token.offset))
     if depth:
         return Err(invalid("a '(' is not closed", len(pattern)))
-    texts = (token.text if any(map(_sets_flags, tokens)) else _without_marker(token) for token in tokens)
+    sets_flags = any(map(_sets_flags, tokens))
+    texts = (token.text if sets_flags else _without_marker(token) for token in tokens)
     return Ok(Pattern("".join(texts), _size(tokens)))
 
 

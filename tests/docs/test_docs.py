@@ -46,6 +46,7 @@ def test_every_example_runs(page: Path) -> None:
     run_examples(page, page.read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_every_example_of_serving_runs() -> None:
     """Its examples ask a real server; what ``curl`` prints is as it is printed there."""

@@ -29,6 +29,8 @@ from structout import Choice, Err, ErrorKind, Ok
 from tests.embedded.test_engine_machine import OPTIONS, REFUSED, ManualService, grammar
 from tests.scripted import ScriptedRunner
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(engine_module.__file__).resolve().parents[2]
 PARTS = tuple(str(ROOT / part) for part in ("engine_adapter/", "structout/", "tests/scripted.py", "tests/fakes.py"))
 SLICES = 8

@@ -219,6 +219,7 @@ def test_a_risky_grammar_is_not_asked_about_places_inside_tokens() -> None:
     assert asked == []
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_a_real_model_and_a_real_grammar() -> None:
     """The text that the model says anyway ends at the stop string; inside of JSON the string is text like any other."""

@@ -18,6 +18,8 @@ from tests.serve.matrix.over_http import HttpDoor
 from tests.serve.matrix.server import Server, serving
 from tests.serve.matrix.told import Ask, Door
 
+pytestmark = pytest.mark.long
+
 CASES: Final = tuple(cases())
 IN_THE_SANDBOX: Final = {"hang": "hasty", "spin": "patient", "segfault": "patient"}
 """Deeds of a worker, and the service that has it try."""

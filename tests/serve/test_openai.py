@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from tests.serve.process import ServeProcess, structout_serve
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.long]
 
 COMPACT = {"structured_outputs": {"disable_any_whitespace": True}}
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Which animal barks? Answer as JSON."}]

@@ -18,7 +18,7 @@ from structout.schema import reference_validator
 from tests.serve.grpc.support import heard
 from tests.serve.support import guarded
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.long]
 
 SCHEMA = """{
   "type": "object",
