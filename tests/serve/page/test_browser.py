@@ -76,7 +76,7 @@ def page(chromium: Any, address: str) -> Iterator[Any]:
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda said: wrong.append(said.text) if "Security Policy" in said.text else None)
     opened.goto(address)
-    opened.wait_for_function("document.getElementById('model').textContent === 'scripted'")
+    says(opened, "model", "scripted")  # waited for by a locator: the page's policy forbids what a function would need
     yield opened
     assert wrong == []
     context.close()
