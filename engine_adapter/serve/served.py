@@ -11,7 +11,8 @@ from transformers import PreTrainedTokenizerBase
 from engine_adapter.embedded.local import Local
 from engine_adapter.serve.running import RunningEngine
 from structout.compile import CompileService
-from structout.errors import ErrorKind, GrammarError, describe_exception
+from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
+from structout.parsing.problems import quote
 from structout.result import Err, Ok, Result
 from structout.vocabulary import Vocabulary
 
@@ -58,6 +59,18 @@ class ServedModel:
     max_len: int
     running: RunningEngine
     service: CompileService | None = None
+
+
+def unknown_model(name: str, hint: str) -> GrammarError:
+    """The error of a request for a model that is not served here; the hint says what to name instead."""
+    return GrammarError(
+        kind=ErrorKind.UNAVAILABLE,
+        fault=Fault.CALLER,
+        message=f"there is no model {quote(name)} here",
+        pointer="/model",
+        keyword="model",
+        hint=hint,
+    )
 
 
 def served_locally(local: Local) -> ServedModel:

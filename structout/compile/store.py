@@ -9,7 +9,6 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
-import itertools
 import json
 import logging
 import os
@@ -69,13 +68,13 @@ class GrammarStore:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._uncounted = max_bytes  # what an earlier start has left
-        self._hits = itertools.count()
-        self._hit_count = 0
+        self._counting = threading.Lock()  # not held while files are looked at
+        self._hits = 0
 
     @property
     def hits(self) -> int:
         """How many grammars were read so far."""
-        return self._hit_count
+        return self._hits
 
     def get(self, key: Key) -> Stored | None:
         """What was put under this key; None if there is nothing, or it is damaged."""
@@ -91,7 +90,8 @@ class GrammarStore:
         if stored is None:
             self.remove(key)
             return None
-        self._hit_count = next(self._hits) + 1
+        with self._counting:
+            self._hits += 1
         return stored
 
     def put(self, key: Key, stored: Stored) -> None:

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final, Protocol
+
+from structout.processes.usage import exit_status
 
 NICENESS: Final = 19
 """By how much a child's priority is lower than that of the thread that starts it: it gets what others leave."""
@@ -156,7 +157,8 @@ class Forked:
         with self._ending:
             if self.status is None:
                 _has_ended(self._handle, None)
-                self.status = _status(self.pid)
+                told = exit_status(self.pid)
+                self.status = -signal.SIGKILL if told is None else told  # its parent died, and it with it
                 os.close(self._handle)
                 self._reaped()
             return self.status
@@ -167,13 +169,3 @@ def _has_ended(handle: int, seconds: float | None) -> bool:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(None if seconds is None else 1000 * seconds))
-
-
-def _status(pid: int) -> int:
-    """How a process ended that nobody has waited for. Where that cannot be told its parent died, and it with it."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        # The fields from the third on stand behind a name in parentheses, which may hold anything; see proc(5).
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        if fields[0] == "Z":
-            return os.waitstatus_to_exitcode(int(fields[49]))
-    return -signal.SIGKILL

@@ -48,6 +48,14 @@ def cpu_seconds(pid: int) -> float | None:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
 
 
+def exit_status(pid: int) -> int | None:
+    """How a process ended that nobody has waited for: its exit status, or minus the number of the signal that ended it;
+    None if it runs or is gone, or where the system does not tell."""
+    fields = _fields(Path(f"/proc/{pid}/stat"))
+    # This is 52 of proc(5).
+    return os.waitstatus_to_exitcode(int(fields[49])) if fields[:1] == ["Z"] else None
+
+
 def is_running(pid: int) -> bool:
     """Whether one of a process's threads runs, or waits for nothing but the processor; False where the system does not
     tell."""

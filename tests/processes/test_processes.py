@@ -17,6 +17,7 @@ import pytest
 
 from structout.processes import Cause, Ended, ForkServer, LineProcess, Stop
 from structout.processes.started import NICENESS, Forked, Spawned
+from tests.compile.sandboxes import is_gone
 
 DOING = "tests.processes.doing"
 LONG_S = 120.0
@@ -47,16 +48,6 @@ def start(request: pytest.FixtureRequest, server: ForkServer) -> Iterator[Start]
 def ask(process: LineProcess, stop: Stop | None = None, **question: object) -> Any:
     answer = process.ask(json.dumps(question).encode(), deadline=time.monotonic() + LONG_S, stop=stop or Stop())
     return json.loads(answer) if isinstance(answer, bytes) else answer
-
-
-def is_gone(pid: int) -> bool:
-    for _ in range(3000):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import internal_error
 from engine_adapter.sampling import SamplingParams
+from engine_adapter.serve.served import unknown_model
 from structout import parsing
-from structout.errors import ErrorKind, Fault, GrammarError, reraise_users_interrupt
+from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
 from structout.parsing.problems import quote
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
@@ -136,14 +137,7 @@ def named_otherwise(name: str, model: Model) -> GrammarError | None:
     """The error of a message that names another model; the empty name is any."""
     if name in ("", model.name):
         return None
-    return GrammarError(
-        kind=ErrorKind.UNAVAILABLE,
-        fault=Fault.CALLER,
-        message=f"there is no model {quote(name)} here",
-        pointer="/model",
-        keyword="model",
-        hint=f"use {quote(model.name)}, or leave it out",
-    )
+    return unknown_model(name, f"use {quote(model.name)}, or leave it out")
 
 
 def encoded(text: str, model: Model, path: str) -> Result[tuple[int, ...], GrammarError]:

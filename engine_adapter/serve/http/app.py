@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from engine_adapter.serve.embedding import Embedder
 from engine_adapter.serve.http.answering import answer
-from engine_adapter.serve.http.asking import unknown_model
+from engine_adapter.serve.http.asking import not_served
 from engine_adapter.serve.http.chat import read_chat
 from engine_adapter.serve.http.completions import read_completion
 from engine_adapter.serve.http.embeddings import EmbeddingsAnswerer, read_embeddings
@@ -41,7 +41,7 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
 
     async def model(request: Request) -> Response:
         name = request.path_params["name"]
-        return JSONResponse(_model(served)) if name == served.name else error_response(unknown_model(name, served))
+        return JSONResponse(_model(served)) if name == served.name else error_response(not_served(name, served))
 
     async def show_metrics(request: Request) -> Response:
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)

@@ -1,22 +1,24 @@
 """From a request's fields to what the engine is asked, for every endpoint that generates."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Finished
 from engine_adapter.sampling import SamplingParams
-from engine_adapter.serve.http.requests import GenerationRequest
+from engine_adapter.serve.http.body import read_fields
+from engine_adapter.serve.http.requests import GenerationRequest, ModelRequest
 from engine_adapter.serve.samples import SampleOutcome, Samples
-from engine_adapter.serve.served import ServedModel
-from structout.errors import ErrorKind, Fault, GrammarError
+from engine_adapter.serve.served import ServedModel, unknown_model
+from structout.errors import GrammarError
 from structout.parsing import parse_request, requested_backend
 from structout.parsing.problems import child, quote
 from structout.result import Err, Ok, Result
 
 JsonObject = dict[str, Any]
+F = TypeVar("F", bound=ModelRequest)
 
 
 class EventWriter(Protocol):
@@ -147,17 +149,14 @@ def _sampling(fields: GenerationRequest, wanted: Wanted) -> Result[SamplingParam
     return parsed
 
 
-def wrong_model(name: str | None, served: ServedModel) -> GrammarError | None:
-    """An error if a request names a model that is not served here."""
-    return None if name in (None, served.name) else unknown_model(str(name), served)
+def read_for(served: ServedModel, body: Mapping[str, Any], fields: type[F]) -> Result[F, GrammarError]:
+    """The fields of a body for a model that is served here; or what is wrong with them."""
+    match read_fields(body, fields):
+        case Ok(read) if read.model not in (None, served.name):
+            return Err(not_served(str(read.model), served))
+        case result:
+            return result
 
 
-def unknown_model(name: str, served: ServedModel) -> GrammarError:
-    return GrammarError(
-        kind=ErrorKind.UNAVAILABLE,
-        fault=Fault.CALLER,
-        message=f"there is no model {quote(name)} here",
-        pointer="/model",
-        keyword="model",
-        hint=f"use {quote(served.name)}, which /v1/models lists",
-    )
+def not_served(name: str, served: ServedModel) -> GrammarError:
+    return unknown_model(name, f"use {quote(served.name)}, which /v1/models lists")

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import attrs
 
 from engine_adapter.outcome import Delta, Finished, Terminal, TokenLogprob
-from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, wrong_model
-from engine_adapter.serve.http.body import read_fields
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, read_for
 from engine_adapter.serve.http.calls import (
     AnyCalls,
     Call,
@@ -30,12 +29,12 @@ from structout.vocabulary import Vocabulary
 
 def read_chat(body: Mapping[str, Any], served: ServedModel, request_id: str) -> Result[Asked, GrammarError]:
     """What a chat's body asks for."""
-    match read_fields(body, ChatRequest):
+    match read_for(served, body, ChatRequest):
         case Err() as failed:
             return failed
         case Ok(fields):
             pass
-    if (error := wrong_model(fields.model, served) or _contradiction(fields)) is not None:
+    if (error := _contradiction(fields)) is not None:
         return Err(error)
     match served.prompts.of_chat([message.for_template() for message in fields.messages], fields.tools):
         case Err(refused):

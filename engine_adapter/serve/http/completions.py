@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from engine_adapter.outcome import Delta, Finished, Terminal, TokenLogprob
-from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, wrong_model
-from engine_adapter.serve.http.body import read_fields
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, read_for
 from engine_adapter.serve.http.choices import Choices, ChoiceStream
 from engine_adapter.serve.http.endings import ending
 from engine_adapter.serve.http.logprobs import CompletionLogprobs
@@ -25,13 +24,11 @@ _PLACES: Final = {"prompt": "/prompt", "max_tokens": "/max_tokens", "logprobs": 
 
 def read_completion(body: Mapping[str, Any], served: ServedModel, request_id: str) -> Result[Asked, GrammarError]:
     """What a completion's body asks for."""
-    match read_fields(body, CompletionRequest):
+    match read_for(served, body, CompletionRequest):
         case Err() as failed:
             return failed
         case Ok(fields):
             pass
-    if (error := wrong_model(fields.model, served)) is not None:
-        return Err(error)
     prompt = fields.prompt
     wanted = Wanted(
         prompt=served.prompts.of_text(prompt) if isinstance(prompt, str) else tuple(prompt),

@@ -16,10 +16,10 @@ from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Finished
 from engine_adapter.serve.embedding import Embedder, Failure
 from engine_adapter.serve.http.answering import Send
-from engine_adapter.serve.http.asking import JsonObject, wrong_model
-from engine_adapter.serve.http.body import flattened, read_fields
+from engine_adapter.serve.http.asking import JsonObject, read_for
+from engine_adapter.serve.http.body import flattened
 from engine_adapter.serve.http.errors import error_response, log_error
-from engine_adapter.serve.http.requests import Prompt, Strict
+from engine_adapter.serve.http.requests import ModelRequest, Prompt
 from engine_adapter.serve.served import ServedModel
 from structout.errors import ErrorKind, GrammarError
 from structout.parsing.fields import KNOWN_FIELDS
@@ -33,8 +33,7 @@ MAX_TOKENS: Final = 300_000
 """Most tokens of all of them together, as in OpenAI's API."""
 
 
-class EmbeddingsRequest(Strict):
-    model: str | None = None
+class EmbeddingsRequest(ModelRequest):
     input: list[Prompt] = Field(min_length=1, max_length=MAX_INPUTS)
     encoding_format: Literal["float", "base64"] | None = None
 
@@ -76,13 +75,13 @@ def read_embeddings(
     body: Mapping[str, Any], served: ServedModel, request_id: str
 ) -> Result[AskedEmbeddings, GrammarError]:
     """What a body asks for. All inputs are checked before any is computed."""
-    match read_fields(body, EmbeddingsRequest):
+    match read_for(served, body, EmbeddingsRequest):
         case Err() as failed:
             return failed
         case Ok(fields):
             pass
     given = flattened(body)
-    if (error := wrong_model(fields.model, served) or _constrained(given)) is not None:
+    if (error := _constrained(given)) is not None:
         return Err(error)
     prompts = [served.prompts.of_text(each) if isinstance(each, str) else tuple(each) for each in fields.input]
     asked = AskedEmbeddings(

@@ -19,11 +19,16 @@ class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
-class GenerationRequest(Strict):
+class ModelRequest(Strict):
+    """Asks something of a model; of the one that is served, if it names none."""
+
+    model: str | None = None
+
+
+class GenerationRequest(ModelRequest):
     """What all that generates has in common. ``seed``, ``top_k``, ``min_p`` and ``min_tokens`` are extensions where
     OpenAI's API does not have them."""
 
-    model: str | None = None
     stream: bool | None = None
     min_tokens: int | None = Field(None, ge=0)
     seed: int | None = None

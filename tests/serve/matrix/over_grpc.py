@@ -1,5 +1,6 @@
 """The methods of both dialects that generate, over a socket."""
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,16 +24,18 @@ _MAX_TOKENS = 64
 
 
 @attrs.frozen
-class GrpcDoor:
+class GrpcDoor(abc.ABC):
     """What both dialects have in common of `tests.serve.matrix.told.Door`."""
 
     channel: grpc.aio.Channel
 
+    @abc.abstractmethod
     def call(self, ask: Ask) -> Any:
-        raise NotImplementedError
+        """The call that asks for this."""
 
+    @abc.abstractmethod
     def samples(self, replies: Sequence[Any]) -> dict[int, Said]:
-        raise NotImplementedError
+        """What each sample said, by its index."""
 
     async def ask(self, ask: Ask) -> Told:
         replies, end = await heard(self.call(ask))

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import attrs
 
-from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, wrong_model
-from engine_adapter.serve.http.body import flattened, read_fields
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, read_for
+from engine_adapter.serve.http.body import flattened
 from engine_adapter.serve.http.calls import forced_by
 from engine_adapter.serve.http.responses.form import ResponseForm
 from engine_adapter.serve.http.responses.request import ResponseRequest, TextOptions
@@ -19,13 +19,11 @@ _PLACES: Final = {"prompt": "/input", "max_tokens": "/max_output_tokens"}
 
 def read_response(body: Mapping[str, Any], served: ServedModel, request_id: str) -> Result[Asked, GrammarError]:
     """What a response's body asks for."""
-    match read_fields(body, ResponseRequest):
+    match read_for(served, body, ResponseRequest):
         case Err() as failed:
             return failed
         case Ok(fields):
             pass
-    if (error := wrong_model(fields.model, served)) is not None:
-        return Err(error)
     tools = [tool.for_template() for tool in fields.tools or ()]
     match served.prompts.of_chat(_messages(fields), tools):
         case Err(refused):
