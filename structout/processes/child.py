@@ -43,7 +43,7 @@ class Lines:
 def be_expendable() -> None:
     """Makes this process the one to suffer: first to go when memory is short, no core file, no flood of messages, and
     it dies with the thread that started it. A crash shows where it was on standard error."""
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_STDERR_BYTES, _STDERR_BYTES))
     with contextlib.suppress(OSError):

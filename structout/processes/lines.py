@@ -6,6 +6,7 @@
 import contextlib
 import enum
 import os
+import re
 import select
 import selectors
 import signal
@@ -24,7 +25,12 @@ from structout.processes.usage import cpu_seconds
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of the longest answer."""
-_TAIL_BYTES: Final = 2000
+_TAIL_BYTES: Final = 64 << 10
+_SAID: Final = 2000
+"""Characters that are kept of what a process said."""
+_FRAMES: Final = re.compile(r"((?:^ +File .*, line \d+,? in .*\n?){6})(?:^ +File .*\n?)+", re.MULTILINE)
+"""A stack longer than six frames, the innermost of which come first."""
+_LONG_LINE: Final = re.compile(r"(?<=^.{300}).+", re.MULTILINE)
 _ENDING_S: Final = 1.0
 """How long after its output a process that ends by itself may take for the rest: until then its status is its own."""
 _CHUNK: Final = 1 << 16
@@ -47,7 +53,7 @@ class Ended:
     Attributes:
         cause: see `Cause`.
         status: its exit status: minus the signal's number if a signal ended it.
-        stderr: the end of what it wrote to standard error since it was asked.
+        stderr: the end of what it wrote to standard error since it was asked, long stacks and lines shortened.
         cpu_s: seconds of processor time that it used since it was asked; None where the system does not tell.
     """
 
@@ -226,7 +232,7 @@ class LineProcess:
         status = self._reap()
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        return Ended(cause, status, tail.decode("utf-8", "replace").strip(), cpu_s)
+        return Ended(cause, status, _shortened(tail.decode("utf-8", "replace")), cpu_s)
 
     def _cpu_s(self) -> float | None:
         """What it has used since it was asked. To be called before anybody has waited for it."""
@@ -242,6 +248,13 @@ class LineProcess:
         """Its exit status. Killing what has ended by itself does not change that."""
         self.kill()
         return self._child.reap()
+
+
+def _shortened(stderr: str) -> str:
+    """What native code says when it gives up is followed by reports of the crash, of Python and of libraries, each with
+    a stack."""
+    brief = _LONG_LINE.sub("...", _FRAMES.sub(r"\1  ...\n", stderr))
+    return brief.strip()[-_SAID:]
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:

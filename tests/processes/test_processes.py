@@ -81,6 +81,16 @@ def test_what_it_said_and_used_is_told(start: Start) -> None:
     assert "before" not in ended.stderr
 
 
+@pytest.mark.parametrize("depth", [1, 90])
+@pytest.mark.parametrize("noise", [0, 5000])
+def test_what_native_code_said_last_is_kept_before_the_place_of_a_crash(start: Start, depth: int, noise: int) -> None:
+    ended = ask(start(), say="noise\n" * noise + "why it aborts\n", abort=depth)
+    said, _, crash = ended.stderr.partition("Fatal Python error: Aborted")
+    assert said.endswith("why it aborts\n")
+    assert "in _abort" in crash
+    assert len(ended.stderr) <= 2000
+
+
 @pytest.mark.parametrize("question", [{"leave": "why it left"}, {"raise": "what went wrong"}])
 def test_what_it_ends_with_is_told(start: Start, question: dict[str, Any]) -> None:
     [text] = question.values()
