@@ -44,6 +44,7 @@ from benchmarks.hostile_inputs import HOSTILE, Hostile, from_cases
 from benchmarks.hostile_load import Asked, Load, Phase, Small, Wave
 from benchmarks.models import ScriptedModel, TimedModel
 from engine_adapter.embedded.engine import Engine
+from engine_adapter.embedded.local import SWITCH_S
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.pretrained import load
 from engine_adapter.filling.isolation import Isolation
@@ -174,6 +175,7 @@ def engine_main(plan: Plan) -> None:
         engine = Engine(model, service)
         sandbox.wait_until_full()
         gc.freeze()  # as docs/reliability.md tells operators to
+        sys.setswitchinterval(SWITCH_S)
         _tell(figures=asyncio.run(_measured(plan, engine, model, service)))
         engine.close()
         service.close()

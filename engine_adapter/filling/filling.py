@@ -1,6 +1,7 @@
 """The rows of one step while they are filled, and what has become of them when the step cannot wait any longer."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -18,6 +19,8 @@ _STATUSES: Final = tuple(Status)
 """By number, as many times faster than to make one of it."""
 _SLICES: Final = 4
 """In how many parts the budget is waited for. Behind each of them a thread that is stuck is relieved."""
+_GRACE: Final = 0.04
+"""The share of the budget that a step which could go on waits for what is filled apart: 2 ms of 50."""
 
 
 @attrs.frozen(eq=False)
@@ -94,9 +97,10 @@ class Filling:
         self._together, self._apart = _Lane(), _Lane()
         self._awaited: dict[int, Standing] = {}
         self._enlist: Callable[[_Lane], bool] = lambda _: False
-        self._left = 0
-        self._lock = threading.Lock()
-        self._all_over = threading.Event()
+        self._began = 0.0
+        self._left_together = self._left_apart = 0
+        self._some_go_on = False
+        self._progress = threading.Condition()  # guards these three
         self._is_settled = False
         self._filled: Filled | None = None
 
@@ -118,9 +122,9 @@ class Filling:
 
     def start(self, together: Crew, apart: Crew) -> None:
         """Puts threads to work on what was added."""
-        self._left = len(self._together.calls) + len(self._apart.calls)
-        if not self._left:
-            self._all_over.set()
+        self._began = time.monotonic()
+        self._left_together, self._left_apart = len(self._together.calls), len(self._apart.calls)
+        self._some_go_on = bool(self._together.calls) or any(late.has_row for late in self._awaited.values())
         self._enlist = lambda lane: (together if lane is self._together else apart).submit(lambda: self._work(lane))
         if self._together.calls:
             self._enlist(self._together)
@@ -130,16 +134,30 @@ class Filling:
     def _work(self, lane: _Lane) -> None:
         while (call := lane.take()) is not None:
             call.run(self._fill)
-            with self._lock:
-                self._left -= 1
-                if not self._left:
-                    self._all_over.set()
+            with self._progress:
+                if lane is self._together:
+                    self._left_together -= 1
+                else:
+                    self._left_apart -= 1
+                    self._some_go_on = True
+                if not self._left_together:
+                    self._progress.notify()
             if self._is_settled:
                 self._ledger.late_returned.set()
 
-    def is_over_within(self, seconds: float) -> bool:
-        """Blocks until every call has returned, at most ``seconds``; whether they have."""
-        return self._all_over.wait(seconds)
+    def can_go_on_within(self, seconds: float, others_go_on: bool) -> bool:
+        """Blocks until nothing is filled together any more and there is a row, or ``others_go_on`` without one, at most
+        ``seconds``. Returns whether it is so."""
+        with self._progress:
+            return self._progress.wait_for(
+                lambda: not self._left_together and (not self._left_apart or self._some_go_on or others_go_on),
+                seconds,
+            )
+
+    def wait_for_rest(self, seconds: float) -> None:
+        """Blocks until every call has returned, at most ``seconds``."""
+        with self._progress:
+            self._progress.wait_for(lambda: not self._left_apart, seconds)
 
     def relieve(self) -> None:
         """Puts one more thread to work where calls wait for one that is stuck, or for one that was busy elsewhere."""
@@ -174,7 +192,13 @@ class Filling:
         if running:
             self._leave_to(running, filled)
         # All threads for what is filled apart are in use, and may be for ever: that is to end, too.
-        filled.missed.update(index for call in unbegun for index in call.indices)
+        for call in unbegun:
+            standings = self._ledger.note_unbegun(call, self._began, self.budget_s)
+            filled.missed.update(
+                index
+                for index, standing in zip(call.indices, standings, strict=True)
+                if standing.note_wait(self.budget_s)
+            )
         for call in over:
             self._take(call, filled)
         for index, standing in self._awaited.items():
@@ -243,13 +267,18 @@ class Filling:
 def wait(filling: Filling, others_go_on: bool = False) -> Filled:
     """Waits for a step's rows, as long as the budget at most, and says what became of each.
 
+    What is filled apart is waited for only while nobody can go on without it, and for a little of the budget beyond
+    that: it takes long by nature, and each step would.
+
     Args:
         filling: what `Filler.begin` began.
         others_go_on: whether the step has sequences without a constraint, too. A step that has not waits even if all
             its rows are late from earlier steps; any other waits only for what began in it.
     """
+    due = time.monotonic() + filling.budget_s
     for _ in range(_SLICES):
-        if filling.is_over_within(filling.budget_s / _SLICES):
+        if filling.can_go_on_within(filling.budget_s / _SLICES, others_go_on):
+            filling.wait_for_rest(min(_GRACE * filling.budget_s, due - time.monotonic()))
             break
         filling.relieve()
     if not others_go_on:

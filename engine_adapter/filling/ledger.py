@@ -12,6 +12,8 @@ from structout.constraint import Constraint
 
 _FORGET_AFTER: Final = 64
 """Steps without a constraint after which it is taken for ended."""
+_FIRST: Final = 0.75
+"""The share of the budget that has to pass the first time: a call may have begun a little after the wait for it."""
 
 
 @attrs.define(eq=False)
@@ -95,8 +97,18 @@ class Ledger:
             standing = self._standings.setdefault(id(constraint), Standing(constraint))
             standing.is_slow |= not call.is_batch
             standing.call, standing.tokens = call, constraint.tokens
-            # Half the first time: it may have begun a little after the wait for it.
-            standing.misses, standing.next_miss = 0, began + budget_s / 2
+            standing.misses, standing.next_miss = 0, began + _FIRST * budget_s
+            standing.seen = self._step
+            standings.append(standing)
+        return standings
+
+    def note_unbegun(self, call: Call, since: float, budget_s: float) -> list[Standing]:
+        """There was no thread for a call. Returns its constraints' standings."""
+        standings = []
+        for constraint in call.constraints:
+            standing = self._standings.get(id(constraint))
+            if standing is None:
+                standing = self._standings[id(constraint)] = Standing(constraint, next_miss=since + _FIRST * budget_s)
             standing.seen = self._step
             standings.append(standing)
         return standings

@@ -65,7 +65,7 @@ class RiskyGrammars:
         """Compiles a spec in a process of its own, which the grammar keeps. Never raises.
 
         Args:
-            spec: of a kind that the backend takes.
+            spec: that came through the sandbox; its process looks at it again, this one does not.
             stop: ends this call with CANCELLED when it is set, and the process.
         """
         host = Host(self._spares, spec, self._limits, self._fill_s)
@@ -75,7 +75,7 @@ class RiskyGrammars:
             self._hosts.add(host)
         info, distribution = self._registered.info, self._registered.distribution
         compiler = _Compiler(host, self._vocabulary.bitmask_width, stop or Stop())
-        match _RemoteBackend(info, distribution, self._vocabulary, compiler, None).compile(spec):
+        match _RemoteBackend(info, distribution, self._vocabulary, compiler, None).compile_admitted(spec):
             case Ok(grammar):
                 return Ok(attrs.evolve(grammar, is_risky=True))
             case Err() as refused:

@@ -226,7 +226,7 @@ class Workshop:
         result: Result[Grammar, GrammarError] = (
             loaded
             if isinstance(loaded, Ok)
-            else self.backend(tried.backend).and_then(lambda bound: bound.compile(job.spec))
+            else self.backend(tried.backend).and_then(lambda bound: bound.compile_admitted(job.spec))
         )
         return Done(
             tried.backend,

@@ -116,6 +116,25 @@ def test_one_that_is_held_is_late_and_nobody_else(
     assert [matcher(each).touches for each in constraints] == [[], [], []]
 
 
+@pytest.mark.parametrize(
+    ("plain", "risky", "others_go_on"), [(1, 1, False), (0, 2, False), (0, 1, True), (1, 3, False)]
+)
+def test_who_is_slow_by_nature_is_not_waited_for_while_somebody_can_go_on(
+    make_filler: MakeFiller, held: Callable[[Constraint], None], plain: int, risky: int, others_go_on: bool
+) -> None:
+    """Also where there is no thread for it. That the budget was not waited for shows in that nobody has missed it."""
+    filler = make_filler(20.0, max_apart=2)
+    constraints = [*started(held_grammar(), plain), *started(held_grammar(is_risky=True), risky)]
+    slow = constraints[-1:] if plain + risky == 2 else constraints[plain:]
+    for each in slow:
+        held(each)
+    filling = filler.begin(constraints)
+    filled = wait(filling, others_go_on)
+    assert filled.statuses == [LATE if each in slow else OK for each in constraints]
+    assert filled.missed == set()
+    filling.end()
+
+
 def test_only_who_is_slow_by_itself_misses_the_budget(
     make_filler: MakeFiller, held: Callable[[Constraint], None]
 ) -> None:

@@ -87,6 +87,7 @@ DEEDS: Final[Mapping[str, Callable[[Sequence[TextIO]], object]]] = {
     "print": lambda _: os.write(1, f"{SAID}\n".encode()),
     "read": lambda _: os.read(0, 100),
     "claim": lambda _: _say(b'{"job": 0, "tried": {"backend": "hazards"}, "is_last": false}\n'),
+    "nothing": lambda _: None,
     "babble": lambda _: _say(b"\x00\xff{]\n" * 8),
     "babble without end": lambda _: _say(b"x" * 4096, 1024),
     "flood standard error": lambda _: [os.write(2, b"x" * (1 << 20)) for _ in range(4)],
@@ -119,6 +120,23 @@ MATCHERS: Final[Mapping[str, type[TrieMatcher]]] = {"slow fills": SlowMatcher, "
 """By the first option."""
 
 
+SERIALIZE: Final = "serialize: "
+DESERIALIZE: Final = "deserialize: "
+"""Begin an option whose deed is done when its grammar is written, or read again."""
+
+
+@attrs.frozen(eq=False)
+class WrittenGrammar(TrieGrammar):
+    """What is written is the deed that is done when it is read."""
+
+    deed: str = attrs.field(kw_only=True)
+
+    def serialize(self) -> bytes:
+        if self.deed.startswith(SERIALIZE):
+            DEEDS[self.deed.removeprefix(SERIALIZE)](())
+        return self.deed.encode()
+
+
 @attrs.frozen(eq=False)
 class Hazards:
     """Does the deed, then compiles."""
@@ -133,7 +151,15 @@ class Hazards:
             if deed in DEEDS:
                 DEEDS[deed](marks)
         options = frozenset(option.encode() for option in spec.options)
+        if deed.startswith((SERIALIZE, DESERIALIZE)):
+            return Ok(WrittenGrammar(options, self.vocabulary, deed=deed))
         return Ok(TrieGrammar(options, self.vocabulary, MATCHERS.get(deed, TrieMatcher)))
+
+    def deserialize(self, data: bytes) -> Result[CompiledGrammar, GrammarError]:
+        deed = data.decode()
+        if deed.startswith(DESERIALIZE):
+            DEEDS[deed.removeprefix(DESERIALIZE)](())
+        return Ok(WrittenGrammar(frozenset([data]), self.vocabulary, deed=deed))
 
 
 def _marked(path: str) -> TextIO:

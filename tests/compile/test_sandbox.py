@@ -15,7 +15,7 @@ from structout.compile.sandbox import Sandbox, Tried, Walks
 from structout.compile.sandbox.verdicts import ATTEMPTS, verdict
 from structout.fuzz.vocabulary import byte_vocabulary
 from structout.processes import Cause, Ended, Stop
-from tests.compile.hazards import PLUGIN, SAID, mark
+from tests.compile.hazards import DESERIALIZE, PLUGIN, SAID, SERIALIZE, mark
 from tests.compile.sandboxes import HAZARDS, LIMITS, LONG_S, Make, is_gone, made_fifo, run
 
 
@@ -107,6 +107,19 @@ def test_a_spec_that_takes_too_much_memory_is_told_the_limit(sandbox: Sandbox, d
     error = error_of(sandbox, deed)
     assert (error.kind, error.fault) == (ErrorKind.TOO_COMPLEX, Fault.CALLER)
     assert "more than 256 MiB of memory" in error.message
+
+
+@pytest.mark.parametrize("when", [SERIALIZE, DESERIALIZE])
+@pytest.mark.parametrize("deed", ["segfault", "exit quietly", "hang", "raise SystemExit", "babble"])
+def test_a_grammar_that_came_through_but_cannot_be_handed_over_is_compiled_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch, when: str, deed: str
+) -> None:
+    monkeypatch.setattr("structout.compile.sandbox.pool.HANDING_S", 0.5)
+    sandbox = make()
+    assert run(sandbox, when + "nothing").unwrap().data == (when + "nothing").encode()
+    tried = run(sandbox, when + deed).unwrap()
+    assert (tried.backend, tried.data) == ("hazards", None)
+    assert isinstance(run(sandbox, "no"), Ok), "the next one is served"
 
 
 @pytest.mark.parametrize("deed", ["babble", "babble without end", "claim"])
