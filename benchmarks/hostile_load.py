@@ -21,7 +21,7 @@ from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Delta, Failed, Outcome
 from engine_adapter.sampling import SamplingParams
 from structout.errors import GrammarError
-from structout.processes.usage import resident_bytes
+from structout.processes.usage import release_freed_memory, resident_bytes
 from structout.result import Err
 from structout.spec import Choice, GrammarSpec, JsonSchema, Regex
 
@@ -240,9 +240,10 @@ class Load:
             await asyncio.sleep(TICK_S)
 
     async def settle(self) -> int:
-        """Resident bytes once what is dropped has gone."""
+        """Resident bytes once what is dropped has gone, back to the system, too."""
         gc.collect()
         await asyncio.sleep(0.5)
+        release_freed_memory()
         return resident_bytes()
 
 

@@ -35,6 +35,26 @@ def test_it_is_released_once_however_often_that_is_asked_for(
     assert not released.acquire(blocking=False)
 
 
+def test_who_asks_shortly_before_it_is_released_has_it_released_again(
+    deadlines: Deadlines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Semaphore(0)
+    monkeypatch.setattr(memory, "PAUSE_S", 0.2)
+    releasing = Releasing(deadlines)
+
+    asks = iter([releasing.soon])
+
+    def release() -> None:
+        for ask in asks:
+            ask()
+        released.release()
+
+    monkeypatch.setattr(memory, "release_freed_memory", release)
+    releasing.soon()
+    for _ in range(2):
+        assert released.acquire(timeout=30)
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="C's library here is not glibc")
 def test_what_another_thread_has_freed_is_given_back() -> None:
     """C keeps what small pieces were freed in the middle of."""
