@@ -1,5 +1,6 @@
 """What `open_local` puts together: with a sandbox, what it found slow is compiled elsewhere, and `close` ends all."""
 
+import functools
 import gc
 import re
 import subprocess
@@ -85,12 +86,17 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Closes, "made", [])
 
 
-def test_what_was_loaded_is_out_of_the_garbage_collectors_sight(request: pytest.FixtureRequest) -> None:
+def test_what_was_loaded_is_out_of_the_garbage_collectors_sight_and_threads_take_turns_sooner(
+    request: pytest.FixtureRequest,
+) -> None:
     request.addfinalizer(gc.unfreeze)
+    request.addfinalizer(functools.partial(sys.setswitchinterval, sys.getswitchinterval()))
     gc.unfreeze()
+    sys.setswitchinterval(0.005)
     registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
     local = open_local("scripted", registry=registry)
     assert not any(each is registry for each in gc.get_objects())
+    assert sys.getswitchinterval() == pytest.approx(local_module.SWITCH_S)
     local.close()
 
 
