@@ -43,10 +43,18 @@ class Lines:
 def be_expendable() -> None:
     """Makes this process the one to suffer: first to go when memory is short, no core file, no flood of messages, and
     it dies with the thread that started it. A crash shows where it was on standard error."""
-    faulthandler.enable(all_threads=False)
+    _show_crashes()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_STDERR_BYTES, _STDERR_BYTES))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _show_crashes() -> None:
+    """By Python's handlers alone: libraries bring theirs, one of which looks up names for a stack for seconds."""
+    faulthandler.disable()
+    for crash in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL):
+        signal.signal(crash, signal.SIG_DFL)
+    faulthandler.enable(all_threads=False)

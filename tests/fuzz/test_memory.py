@@ -1,6 +1,7 @@
 """What sequences and grammars leave behind is found; what a good backend keeps for good reason is not."""
 
-import threading
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from structout.backend import Backend
 from structout.fuzz.case import Case
 from structout.fuzz.examine import examine
 from structout.fuzz.law import Law
-from structout.processes.usage import open_descriptors, resident_bytes, running_threads
+from structout.processes.usage import open_descriptors, resident_bytes
 from tests.fuzz import faulty
 from tests.fuzz.faulty import GoodBackend, bound
 
+ROOT = Path(__file__).resolve().parents[2]
 CASE = Case(Choice(("ab",)))
 
 
@@ -55,10 +57,20 @@ def test_open_files_are_counted(tmp_path: Path) -> None:
     assert open_descriptors() == before
 
 
+COUNTS = """
+import threading
+from structout.processes.usage import running_threads
+counts, over = [running_threads()], threading.Event()
+thread = threading.Thread(target=over.wait)
+thread.start()
+counts.append(running_threads())
+over.set()
+print(*counts)
+"""
+
+
 def test_threads_are_counted() -> None:
-    before, over = running_threads(), threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    assert running_threads() == before + 1
-    over.set()
-    thread.join()
+    """In a process in which nobody else has any that may end meanwhile."""
+    counted = subprocess.run([sys.executable, "-c", COUNTS], cwd=ROOT, capture_output=True, text=True, check=True)
+    before, after = map(int, counted.stdout.split())
+    assert after == before + 1
