@@ -23,15 +23,35 @@ from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.http.responses.request import ResponseRequest
 from engine_adapter.serve.running import RunningEngine
 from structout import Err, ErrorKind, GrammarError, Ok
-from structout.errors import CONSEQUENCES
+from structout.errors import CONSEQUENCES, Fault
 from structout.parsing.fields import CARRIERS, OBJECT_FIELDS
 from tests.fakes import BYTES
-from tests.serve.support import ByteTokenizer, client_of, client_to, guarded, post, scripted_engine, served_by
+from tests.scripted import ScriptedRunner
+from tests.serve.support import (
+    ByteTokenizer,
+    FailingService,
+    client_of,
+    client_to,
+    guarded,
+    post,
+    scripted_engine,
+    served_by,
+)
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0}
-FUNCTION = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+RESPONSES = "/v1/responses"
+SCHEMA_OF_A_CHAT = "/response_format/json_schema/schema"
+
+
+def function(name: str, parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+FUNCTION = function("look", {"type": "object"})
+CALL = {"type": "function", "function": {"name": "look"}}
+GO = {"type": "function", "name": "go"}
 
 
 def chat(**fields: Any) -> dict[str, Any]:
@@ -125,7 +145,7 @@ def test_what_is_impossible_is_written_as_a_number() -> None:
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
 
-REFUSED: list[tuple[str, Any, str | None]] = [
+REFUSED: list[tuple[str, Any, str]] = [
     (CHAT, b"{", ""),
     (CHAT, b'{"messages": "\xff"}', ""),
     (CHAT, [], ""),
@@ -143,7 +163,11 @@ REFUSED: list[tuple[str, Any, str | None]] = [
     (CHAT, chat(temperature="1"), "/temperature"),
     (CHAT, chat(temperature=True), "/temperature"),
     (CHAT, chat(temperature=-1), "/temperature"),
-    (CHAT, chat(extra_body={"min_p": 7}), "/min_p"),
+    (CHAT, chat(extra_body={"min_p": 7}), "/extra_body/min_p"),
+    (CHAT, chat(extra_body={"top_logprobs": 1}), "/extra_body/top_logprobs"),
+    (CHAT, chat(sampling_params={"stop": [""]}), "/sampling_params/stop"),
+    (CHAT, chat(sampling_params={"n": 0}, extra_body={"n": 0}), "/extra_body/n"),
+    (CHAT, chat(extra_body={"logit_bias": {"1": 1}}), "/extra_body/logit_bias"),
     (CHAT, chat(top_p=0), "/top_p"),
     (CHAT, chat(seed=2**63), "/seed"),
     (CHAT, chat(max_tokens=0), "/max_tokens"),
@@ -160,7 +184,15 @@ REFUSED: list[tuple[str, Any, str | None]] = [
     (CHAT, chat(tools=[FUNCTION], tool_choice={"type": "function", "function": {"name": "go"}}), "/tool_choice"),
     (CHAT, chat(structured_outputs={"regex": "(", "choice": ["a"]}), "/structured_outputs"),
     (CHAT, chat(structured_outputs={"choice": ["a"], "backend": "Nowhere"}), "/structured_outputs/backend"),
-    (CHAT, chat(structured_outputs={"choice": ["refuse"]}), None),
+    (CHAT, chat(structured_outputs={"choice": ["refuse"]}), "/structured_outputs/choice"),
+    (CHAT, chat(structured_outputs={"choice": ["a"], "backend": "nobody"}), "/structured_outputs/backend"),
+    (CHAT, chat(guided_regex="(", guided_decoding_backend="nobody"), "/guided_decoding_backend"),
+    (CHAT, chat(structured_outputs={"regex": "("}), "/structured_outputs/regex"),
+    (CHAT, chat(extra_body={"guided_regex": "("}), "/extra_body/guided_regex"),
+    (CHAT, chat(response_format={"type": "json_object"}), "/response_format"),
+    (CHAT, chat(response_format={"type": "json_schema", "json_schema": {"schema": {}}}), SCHEMA_OF_A_CHAT),
+    (CHAT, chat(tools=[FUNCTION], tool_choice=CALL), "/tools/0/function/parameters"),
+    (CHAT, chat(tools=[FUNCTION], tool_choice="required"), "/tools"),
     (CHAT, chat(temprature=0), "/temprature"),
     (CHAT, chat(responce_format={}), "/responce_format"),
     (COMPLETIONS, {}, "/prompt"),
@@ -176,7 +208,7 @@ REFUSED: list[tuple[str, Any, str | None]] = [
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(("path", "body", "pointer"), REFUSED, ids=str)
-def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: str | None, is_stream: bool) -> None:
+def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: str, is_stream: bool) -> None:
     """In a stream too, as a plain reply."""
     response = post(path, {**body, "stream": is_stream} if isinstance(body, dict) else body)
     error = response.json()["error"]
@@ -185,6 +217,56 @@ def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: 
     assert error["param"] == pointer
     assert error["type"] == "invalid_request_error"
     assert ErrorKind(error["code"])
+
+
+SCHEMA: dict[str, Any] = {"properties": {"a": {"pattern": "("}}}
+"""With something wrong in it, as the next test has it."""
+
+BAD_SCHEMAS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        CHAT,
+        chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}),
+        SCHEMA_OF_A_CHAT,
+    ),
+    (CHAT, chat(structured_outputs={"json": SCHEMA}), "/structured_outputs/json"),
+    (CHAT, chat(structured_outputs={"json": json.dumps(SCHEMA)}), "/structured_outputs/json"),
+    (CHAT, chat(tools=[FUNCTION, function("go", SCHEMA)], tool_choice=GO), "/tools/1/function/parameters"),
+    (COMPLETIONS, {"prompt": "a", "extra_body": {"guided_json": SCHEMA}}, "/extra_body/guided_json"),
+    (
+        RESPONSES,
+        {"input": "a", "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
+        "/text/format/schema",
+    ),
+    (
+        RESPONSES,
+        {"input": "a", "tools": [{"type": "function", "name": "go", "parameters": SCHEMA}], "tool_choice": GO},
+        "/tools/0/parameters",
+    ),
+]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize(("path", "body", "place"), BAD_SCHEMAS, ids=str)
+def test_what_a_backend_finds_wrong_is_found_in_the_request(path: str, body: Any, place: str, is_stream: bool) -> None:
+    """Where it is, if a backend says where; else the field of the constraint; none if it is not their fault."""
+    for fault, pointer, param in (
+        (Fault.CALLER, "/properties/a/pattern", f"{place}/properties/a/pattern"),
+        (Fault.CALLER, "", place),
+        (Fault.CALLER, None, place),
+        (Fault.SERVICE, None, None),
+    ):
+        error = GrammarError(kind=ErrorKind.TIMED_OUT, fault=fault, message="it is bad", pointer=pointer)
+        engine = Engine(ScriptedRunner(), FailingService(error))
+        response = post(path, {**body, "stream": is_stream}, engine=engine)
+        assert response.status_code == error.consequence.http_status
+        assert response.json()["error"]["param"] == param
+
+
+def test_of_all_functions_that_may_be_called_the_one_at_fault_is_named() -> None:
+    error = GrammarError(kind=ErrorKind.UNSUPPORTED, message="no", pointer="/$defs/parameters_1/properties/a/pattern")
+    body = chat(tools=[FUNCTION, function("go", SCHEMA)], tool_choice="required")
+    response = post(CHAT, body, engine=Engine(ScriptedRunner(), FailingService(error)))
+    assert response.json()["error"]["param"] == "/tools/1/function/parameters/properties/a/pattern"
 
 
 READERS: list[tuple[Reader[Asked], type[GenerationRequest], dict[str, Any]]] = [

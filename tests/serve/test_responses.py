@@ -240,7 +240,11 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     (asked(tools=[{"type": "web_search"}]), "/tools/0/type"),
     (asked(tool_choice="required"), "/tools"),
     (asked(tools=[LOOK], tool_choice={"type": "function", "name": "go"}), "/tool_choice"),
-    (asked(structured_outputs={"choice": ["refuse"]}), None),
+    (asked(structured_outputs={"choice": ["refuse"]}), "/structured_outputs/choice"),
+    (asked(structured_outputs={"choice": ["a"], "backend": "nobody"}), "/structured_outputs/backend"),
+    (asked(text={"format": {"type": "json_schema", "name": "a", "schema": {}}}), "/text/format/schema"),
+    (asked(tools=[LOOK], tool_choice={"type": "function", "name": "look"}), "/tools/0/parameters"),
+    (asked(tools=[LOOK], tool_choice="required"), "/tools"),
     (asked(previous_response_id="resp_1"), "/previous_response_id"),
     (asked(background=True), "/background"),
     (asked(conversation="conv_1"), "/conversation"),
@@ -252,7 +256,7 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(("body", "pointer"), REFUSED, ids=str)
-def test_what_is_wrong_is_refused_with_its_place(body: dict[str, Any], pointer: str | None, is_stream: bool) -> None:
+def test_what_is_wrong_is_refused_with_its_place(body: dict[str, Any], pointer: str, is_stream: bool) -> None:
     response = post(PATH, {**body, "stream": is_stream})
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, pointer)

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
 from engine_adapter.outcome import Aborted, Failed, internal_error
-from engine_adapter.serve.grpc.asked import Asked, Model, located
+from engine_adapter.serve.grpc.asked import Asked, Model
 from engine_adapter.serve.grpc.status import metadata_of, status_of
 from engine_adapter.serve.samples import SampleOutcome, sample_ids, sampled
 from engine_adapter.serve.served import ServedModel
@@ -157,7 +157,7 @@ class Calls:
         async with aclosing(self._outcomes(call, asked)) as outcomes:
             async for each in outcomes:
                 if isinstance(each.outcome, Failed):
-                    failed[each.index] = located(each.outcome.error, asked.pointers)
+                    failed[each.index] = each.outcome.error
                 for reply in replies.of(each):
                     await send(reply)
         return failed
@@ -168,7 +168,8 @@ class Calls:
                 yield SampleOutcome(index, Aborted())
             return
         call.samples = asked.n
-        async with aclosing(sampled(self._served.running, asked.request, asked.n)) as outcomes:
+        outcomes = sampled(self._served.running, asked.request, asked.n, judged=asked.judged)
+        async with aclosing(outcomes):
             async for each in outcomes:
                 yield each
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from engine_adapter.outcome import Delta, Failed, Finished, internal_error
+from engine_adapter.outcome import Delta, Failed, internal_error
 from engine_adapter.serve.http.asking import Asked, EventWriter
 from engine_adapter.serve.http.errors import error_response, log_error
 from engine_adapter.serve.running import RunningEngine
@@ -25,26 +25,20 @@ Send: TypeAlias = Callable[[Response], Awaitable[None]]
 
 async def answer(asked: Asked, send: Send, *, running: RunningEngine) -> None:
     """Answers one request. Cancelled, it aborts what runs for it."""
-    async with aclosing(judged(asked, running)) as outcomes:
+    async with aclosing(told(asked, running)) as outcomes:
         if asked.is_stream:
             await _stream(asked, outcomes, send)
         else:
             await send(await _whole(asked, outcomes))
 
 
-async def judged(asked: Asked, running: RunningEngine) -> AsyncGenerator[SampleOutcome, None]:
-    """What the samples say, with pointers into the client's request; a text that fits no reply is a failure."""
-    async with aclosing(sampled(running, asked.request, asked.n)) as outcomes:
+async def told(asked: Asked, running: RunningEngine) -> AsyncGenerator[SampleOutcome, None]:
+    """What the samples say, as the client is told it; the operator is told of failures here."""
+    async with aclosing(sampled(running, asked.request, asked.n, judged=asked.judged)) as outcomes:
         async for each in outcomes:
-            match each.outcome:
-                case Failed(error):
-                    log_error(error, asked.request.id)
-                    yield attrs.evolve(each, outcome=Failed(asked.located(error)))
-                case Finished() as finished if (unfit := asked.form.judge(finished)) is not None:
-                    log_error(unfit, asked.request.id)
-                    yield attrs.evolve(each, outcome=Failed(unfit))
-                case _:
-                    yield each
+            if isinstance(each.outcome, Failed):
+                log_error(each.outcome.error, asked.request.id)
+            yield each
 
 
 async def _whole(asked: Asked, outcomes: AsyncIterator[SampleOutcome]) -> Response:

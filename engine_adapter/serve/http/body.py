@@ -60,6 +60,16 @@ def flattened(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for layer in (*carried, body) for name, value in layer.items()}
 
 
+def rooted(body: Mapping[str, Any], pointer: str) -> str:
+    """A pointer into the `flattened` fields as one into the body: what a carrier brings stands in it."""
+    field = "/" + pointer[1:].partition("/")[0]
+    layers = [("", body), *((child("", name), body.get(name)) for name in reversed(CARRIERS))]
+    for place, layer in layers:
+        if pointer and isinstance(layer, Mapping) and field in (child("", name) for name in layer):
+            return place + pointer
+    return pointer
+
+
 def _from_validation(exc: ValidationError, fields: Mapping[str, Any]) -> GrammarError:
     """The first thing that pydantic found, in our terms."""
     first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
