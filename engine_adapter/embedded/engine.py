@@ -192,12 +192,13 @@ class Engine:
         return self._service.submit(request.spec, backend=request.backend, deadline_s=request.deadline_s)
 
     def _sequence(self, request: Request) -> Sequence:
-        stops = self.vocabulary.eos_token_ids if request.stop_token_ids is None else request.stop_token_ids
+        stops = frozenset(request.stops(self.vocabulary.eos_token_ids))
         return Sequence(
             request=request,
             arrival=next(self._arrivals),
             state=Waiting() if request.spec is None else Blocked(),
-            stop_token_ids=frozenset(stops),
+            stop_token_ids=stops,
+            ignored_stops=stops - set(request.stop_token_ids or ()) if request.ignore_eos else frozenset(),
             detokenizer=Detokenizer(self.vocabulary.token, request.stop, include_stop=request.include_stop),
             cuts=Cuts(self._spelling) if request.spec is not None and request.stop else None,
             pool=Pool() if request.embed else None,
@@ -317,7 +318,7 @@ class Engine:
                 self._promoter.settle(decision.key)
 
     def _move_on(self, sequence: Sequence, decision: Decision[str]) -> None:
-        match started(sequence.request, decision):
+        match started(sequence, decision):
             case Err(error):
                 self._end(sequence, Failed(error))
             case Ok(constraint):

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import attrs
 import torch
 
-from engine_adapter.embedded.minimum import withhold_stops
 from engine_adapter.embedded.model import ModelRunner, SupportsPooling
 from engine_adapter.embedded.pooling import Pool
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
 from engine_adapter.embedded.scheduler import Chunk, Plan
+from engine_adapter.embedded.withholding import withhold_stops
 from engine_adapter.filling import Filled, Filler, wait
 from engine_adapter.masks import fill_rows
 from engine_adapter.outcome import TokenLogprob, internal_error

@@ -149,6 +149,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "backend": (5, ["trie"], Foreign()),
     "stop_token_ids": (5, (256.0,), (True,), (-HUGE,), Foreign()),
     "stop": (None, "ab", 5, ("",), ("a" * 257,), ("\ud800",), (1,), ("a",) * 17, (Foreign(),), Foreign()),
+    "ignore_eos": (None, 1, "yes", Foreign()),
     "include_stop": (None, 1, "yes", Foreign()),
     "activation": (5, (1, 2), Foreign()),
     "deadline_s": ("1", NAN, float("inf"), 0, -1.0, True, HUGE, Foreign()),

@@ -3,10 +3,12 @@
 import json
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+import torch
 from hypothesis import given
 
 from engine_adapter.embedded.engine import Engine
@@ -25,7 +27,7 @@ from engine_adapter.serve.running import RunningEngine
 from structout import Err, ErrorKind, GrammarError, Ok
 from structout.errors import CONSEQUENCES, Fault
 from structout.parsing.fields import CARRIERS, OBJECT_FIELDS
-from tests.fakes import BYTES
+from tests.fakes import BYTES, EOS
 from tests.scripted import ScriptedRunner
 from tests.serve.support import (
     ByteTokenizer,
@@ -121,6 +123,30 @@ def test_min_tokens_keeps_a_text_from_ending_early() -> None:
     assert reply["usage"]["completion_tokens"] >= 25
 
 
+class WantsToEnd(ScriptedRunner):
+    """A model that always says EOS, or "a" if it may not."""
+
+    def logits_of(self, tokens: Sequence[int]) -> torch.Tensor:
+        logits = torch.zeros(self.logit_width)
+        logits[EOS], logits[ord("a")] = 9.0, 1.0
+        return logits
+
+
+@pytest.mark.parametrize(("path", "body"), [(CHAT, chat()), (COMPLETIONS, {"prompt": "ab", "temperature": 0})])
+def test_ignore_eos_makes_a_text_as_long_as_it_may_be(path: str, body: dict[str, Any]) -> None:
+    def told(**fields: Any) -> tuple[int, str]:
+        reply = post(path, {**body, **fields}, engine=scripted_engine(WantsToEnd())).json()
+        return reply["usage"]["completion_tokens"], reply["choices"][0]["finish_reason"]
+
+    assert told(ignore_eos=True, max_tokens=9) == (9, "length")
+    assert told(ignore_eos=True, max_tokens=9, min_tokens=9, stop=None) == (9, "length")
+    assert told(ignore_eos=False, max_tokens=9, min_tokens=3) == (4, "stop")
+    choice = {"choice": ["a", "aaaa"]}
+    assert told(structured_outputs=choice, max_tokens=9) == (2, "stop")
+    assert told(ignore_eos=True, structured_outputs=choice, max_tokens=9) == (5, "stop")
+    assert told(ignore_eos=True, structured_outputs=choice, max_tokens=3) == (3, "length")
+
+
 def test_log_probabilities_are_those_of_the_tokens() -> None:
     choice = post(CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=3)).json()["choices"][0]
     content = choice["logprobs"]["content"]
@@ -174,6 +200,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     (CHAT, chat(max_tokens=1, max_completion_tokens=2), "/max_tokens"),
     (CHAT, chat(min_tokens=2, max_tokens=1), "/min_tokens"),
     (CHAT, chat(stop=5), "/stop"),
+    (CHAT, chat(ignore_eos="yes"), "/ignore_eos"),
+    (CHAT, chat(ignore_eos=1), "/ignore_eos"),
     (CHAT, chat(stop=["a", 5]), "/stop/1"),
     (CHAT, chat(stop=[""]), "/stop"),
     (CHAT, chat(top_logprobs=1), "/top_logprobs"),

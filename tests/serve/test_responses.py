@@ -263,6 +263,13 @@ def test_what_is_wrong_is_refused_with_its_place(body: dict[str, Any], pointer: 
     assert CONSEQUENCES[ErrorKind(error["code"])]
 
 
+def test_ignore_eos_makes_a_text_as_long_as_it_may_be() -> None:
+    body = asked(structured_outputs={"choice": ["a", "aaaa"]}, ignore_eos=True)
+    reply = post(PATH, {**body, "max_output_tokens": 3}).json()
+    assert (reply["status"], reply["usage"]["output_tokens"]) == ("incomplete", 3)
+    assert post(PATH, body).json()["output"][0]["content"][0]["text"] == "aaaa"
+
+
 def test_one_that_leaves_a_stream_aborts_its_generation() -> None:
     runner = GatedRunner()
     engine = scripted_engine(runner)

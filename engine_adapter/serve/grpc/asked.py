@@ -162,7 +162,8 @@ def sampling(pointers: Mapping[str, str], **fields: object) -> Result[SamplingPa
 
 
 def stops(model: Model, given: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
-    """The tokens that end the text: the model's own, unless they are to be ignored, and those that are given."""
+    """The tokens that end the text whatever the model's own do: those that are given, and its own unless they are to be
+    ignored."""
     own = () if ignore_eos else model.vocabulary.eos_token_ids
     return (*own, *given)
 

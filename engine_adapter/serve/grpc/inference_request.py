@@ -95,6 +95,7 @@ def read(message: GenerateRequest, model: Model, request_id: str) -> Result[Aske
                 sampling=chosen,
                 spec=value_of(placed),
                 stop_token_ids=stops(model, stopping.stop_token_ids, ignore_eos=stopping.ignore_eos),
+                ignore_eos=stopping.ignore_eos,
                 stop=tuple(stopping.stop_strings),
                 include_stop=stopping.include_stop_strings,
             )

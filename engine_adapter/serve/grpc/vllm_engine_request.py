@@ -86,6 +86,7 @@ def read(message: GenerateRequest, model: Model, request_id: str) -> Result[Aske
                 sampling=chosen,
                 spec=value_of(placed),
                 stop_token_ids=stops(model, given.stop_token_ids, ignore_eos=given.ignore_eos),
+                ignore_eos=given.ignore_eos,
                 stop=tuple(given.stop),
                 include_stop=given.include_stop_str_in_output,
             )

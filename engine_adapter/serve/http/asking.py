@@ -126,6 +126,7 @@ def asked(
         sampling=sampling,
         spec=value_of(constraint),
         stop=wanted.stop,
+        ignore_eos=bool(fields.ignore_eos),
         backend=value_of(backend),
     )
     places = Places(

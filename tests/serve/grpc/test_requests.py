@@ -124,9 +124,11 @@ def test_everything_that_is_said_arrives() -> None:
 def test_a_model_whose_end_is_ignored_ends_at_what_is_given() -> None:
     stopping = vllm.StoppingCriteria(ignore_eos=True, stop_token_ids=[4])
     message = vllm.GenerateRequest(text="hi", stopping=stopping)
-    assert inference_request.read(message, MODEL, "a").unwrap().request.stop_token_ids == (4,)
+    request = inference_request.read(message, MODEL, "a").unwrap().request
+    assert (request.stop_token_ids, request.ignore_eos) == ((4,), True)
     other = smg.GenerateRequest(text="hi", sampling_params=smg.SamplingParams(ignore_eos=True))
-    assert vllm_engine_request.read(other, MODEL, "a").unwrap().request.stop_token_ids == ()
+    request = vllm_engine_request.read(other, MODEL, "a").unwrap().request
+    assert (request.stop_token_ids, request.ignore_eos) == ((), True)
 
 
 @pytest.mark.parametrize(
