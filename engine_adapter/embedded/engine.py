@@ -151,8 +151,8 @@ class Engine:
         self._max_misses = max_misses
         self._terminal_rule = terminal_rule
         self._service = service
-        self._wake = threading.Event()
-        self._promoter: Promoter[str] = Promoter(self._wake.set)
+        self._woken = threading.Event()
+        self._promoter: Promoter[str] = Promoter(self.wake)
         capacity = runner.max_rows * runner.max_len if kv_tokens is None else kv_tokens
         self.scheduler = Scheduler(runner, step_tokens=step_tokens, kv_tokens=capacity)
         self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s)
@@ -183,7 +183,7 @@ class Engine:
             RequestLogger(logger, request.id).exception("a request could not be submitted")
             return Err(internal_error(exc))
         self._inbox.append(addition)
-        self._wake.set()
+        self.wake()
         return Ok(None)
 
     def _submit(self, request: Request) -> PendingResource[Grammar] | None:
@@ -215,12 +215,23 @@ class Engine:
                 return
             self._claims[request_id] = True  # remembered for an `add` that is not through
             self._inbox.append(Abort(request_id))
-        self._wake.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Has `wait_for_work` return, the next call of it too: for whoever steps has something else to look at."""
+        self._woken.set()
 
     def wait_for_work(self, timeout_s: float | None = None) -> bool:
-        """Blocks until a step would do something, at most ``timeout_s`` seconds. Returns whether it would."""
-        self._wake.clear()
-        return self.has_work or (self._wake.wait(timeout_s) and self.has_work)
+        """Blocks until a step would do something, or until `wake`, at most ``timeout_s`` seconds. Returns whether a
+        step would do something.
+
+        Requests, aborts and grammars that become ready wake it: nobody needs a time-out in order to miss nothing.
+        """
+        if not self.has_work:
+            self._woken.wait(timeout_s)
+            # Cleared before anything is looked at: what happens from now on is seen, or ends the next wait.
+            self._woken.clear()
+        return self.has_work
 
     @property
     def has_work(self) -> bool:

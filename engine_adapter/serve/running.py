@@ -30,10 +30,6 @@ from structout.result import Err, Ok, Result
 
 logger = logging.getLogger(__name__)
 
-IDLE_S: Final = 0.1
-"""How long the step thread sleeps at a time when there is nothing to do, in seconds; bounds how late it notices that
-it is to end."""
-
 LAST_STEPS_S: Final = 10.0
 """How long `RunningEngine.close` waits for the step that is under way and the one that reports the aborts, in
 seconds."""
@@ -190,6 +186,7 @@ class RunningEngine:
         """
         with self._lock:
             self._refusal = SHUTTING_DOWN
+        self._engine.wake()
         await self._ended_within(grace_s)
         self._fail_all(SHUTTING_DOWN)
         if not await self._ended_within(LAST_STEPS_S):
@@ -223,6 +220,7 @@ class RunningEngine:
         finally:
             if not is_added:
                 self._forget([request.id])
+                self._engine.wake()  # it may have been the last that a closing engine waits for
 
     def _abort(self, mailbox: _Mailbox) -> None:
         """Aborts a request unless the engine has ended it; its id may be another's then."""
@@ -235,7 +233,7 @@ class RunningEngine:
     def _run(self) -> None:
         try:
             while not self._is_done():
-                if self._engine.wait_for_work(IDLE_S):
+                if self._engine.wait_for_work():
                     self._tell(self._engine.step().events)
         except BaseException as exc:
             logger.exception("the engine has failed and steps no more")
