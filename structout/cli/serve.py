@@ -69,16 +69,19 @@ def run(options: Options) -> int:
             metrics.watch(
                 service=local.service, sandbox=local.sandbox, filler=local.engine.filler, blocked=local.engine.blocked
             )
-            return asyncio.run(_serve(local, options, prometheus, bound))
+            return asyncio.run(_serve(local, options, prometheus, metrics, bound))
         finally:
             local.close()
 
 
-async def _serve(local: Local, options: Options, prometheus: CollectorRegistry, bound: socket.socket) -> int:
+async def _serve(
+    local: Local, options: Options, prometheus: CollectorRegistry, metrics: Metrics, bound: socket.socket
+) -> int:
     """Serves over HTTP, and over gRPC if there is a port for it; returns the exit code."""
     _log_as_json()
     served = served_locally(local)
     served.running.start()
+    metrics.watch(ends=served.running.ends)
     if options.grpc_port is None:
         await _serve_http(served, prometheus, bound)
         return 0

@@ -126,16 +126,22 @@ class Calls:
         with self._entered(request_id) as call:
             if call is None:
                 message_ = "there is a request with this id already"
-                return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message_, pointer="/request_id")
+                error = GrammarError(kind=ErrorKind.INVALID_SPEC, message=message_, pointer="/request_id")
+                return self._refused(request_id, error)
             # On another thread: a long text or schema takes its time, and the other calls' tokens do not wait for it.
             match await asyncio.to_thread(method.read, message, self._served, request_id):
                 case Err(error):
-                    return error
+                    return self._refused(request_id, error)
                 case Ok(asked):
                     pass
             replies = method.replies(message, asked, self._served)
             failed = await self._run(call, asked, replies, send)
             return await _excuse(failed, asked, replies, context, send)
+
+    def _refused(self, request_id: str, error: GrammarError) -> GrammarError:
+        """Counts a call that does not come to the engine."""
+        self._served.running.ends.add(request_id, Failed(error))
+        return error
 
     @contextmanager
     def _entered(self, request_id: str) -> Iterator[_Call | None]:

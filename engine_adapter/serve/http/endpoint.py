@@ -86,7 +86,11 @@ class Endpoint(Generic[A]):
                 return error
             case Ok(fields):
                 pass
-        match self.read(fields, self.served, request_id):
+        try:
+            read = self.read(fields, self.served, request_id)
+        except Exception as exc:
+            return internal_error(exc)
+        match read:
             case Ok(asked):
                 return asked
             case Err(error):

@@ -73,6 +73,21 @@ def test_before_the_first_token_a_failure_is_the_tables_status_and_nothing_else(
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_call_is_counted_as_it_ended_also_where_it_never_came_to_the_engine(method: str) -> None:
+    async def main() -> None:
+        async with served() as server:
+            await heard(call(server, method, request_id="refused", choices=[""]))
+            await heard(call(server, method, request_id="failed", choices=["raise"]))
+            await heard(call(server, method, choices=CHOICES))
+            ends = server.model.running.ends
+            assert ends.counts() == {"finished": 1, "aborted": 0, "failed": 2}
+            assert [each.request_id for each in ends.failures()] == ["failed", "refused"]
+            assert ends.failures()[1].error.pointer
+
+    guarded(main)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_what_a_backend_finds_wrong_is_found_in_the_message(method: str) -> None:
     """The place in a schema, or the field of the constraint as a whole; nothing where it is not the client's fault."""
     schema = '{"properties": {"a": {"pattern": "("}}}'
