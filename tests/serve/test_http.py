@@ -319,6 +319,13 @@ def test_a_field_that_is_not_supported_is_refused_unless_it_changes_nothing(
     assert (refused.error.kind, refused.error.pointer) == (ErrorKind.UNSUPPORTED, f"/{name}")
 
 
+def test_a_part_of_a_message_that_is_no_text_is_unsupported() -> None:
+    part = {"type": "image_url", "image_url": {"url": "u"}}
+    error = post(CHAT, chat(messages=[{"role": "user", "content": [part]}])).json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported", "/messages/0/content/0/type")
+    assert error["message"] == "messages.0.content.0.type: \"image_url\" is not supported (it can be 'text')"
+
+
 def test_what_cannot_matter_passes() -> None:
     body = chat(user="me", metadata={"a": "b"}, store=True, colour="red", max_tokens=2)
     assert post(CHAT, body).status_code == 200

@@ -263,6 +263,34 @@ def test_what_is_wrong_is_refused_with_its_place(body: dict[str, Any], pointer: 
     assert CONSEQUENCES[ErrorKind(error["code"])]
 
 
+UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
+    (asked(input=[{"role": "user", "content": "hi"}, {"type": kind, "call_id": "c", "output": "x"}]), "/input/1/type")
+    for kind in ("function_call_output", "item_reference", "reasoning", "one of tomorrow")
+]
+UNSUPPORTED += [
+    (
+        asked(input=[{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]),
+        "/input/0/content/0/type",
+    ),
+    (asked(tools=[{"type": "web_search"}]), "/tools/0/type"),
+    (asked(text={"verbosity": "low"}), "/text/verbosity"),
+]
+
+
+@pytest.mark.parametrize(("body", "pointer"), UNSUPPORTED, ids=str)
+def test_what_others_may_serve_is_unsupported_and_no_mistake(body: dict[str, Any], pointer: str) -> None:
+    error = post(PATH, body).json()["error"]
+    assert (error["code"], error["type"], error["param"]) == ("unsupported", "invalid_request_error", pointer)
+    assert "is not supported (it can be '" in error["message"]
+
+
+@pytest.mark.parametrize("item", [{"role": "king", "content": "hi"}, {"type": 5, "role": "user", "content": "hi"}, 5])
+def test_what_nobody_may_serve_is_a_mistake(item: Any) -> None:
+    error = post(PATH, asked(input=[item])).json()["error"]
+    assert error["code"] == "invalid_spec"
+    assert error["param"].startswith("/input/0")
+
+
 def test_ignore_eos_makes_a_text_as_long_as_it_may_be() -> None:
     body = asked(structured_outputs={"choice": ["a", "aaaa"]}, ignore_eos=True)
     reply = post(PATH, {**body, "max_output_tokens": 3}).json()
