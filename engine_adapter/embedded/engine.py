@@ -23,8 +23,9 @@ and ends at most the requests that it concerns. What lists requests besides is a
 import itertools
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -127,6 +128,7 @@ class Engine:
         max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
             with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
         terminal_rule: what a request has to end with to be `Finished`.
+        clock: tells seconds; embeddings share the engine's time with what generates by it.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class Engine:
         mask_budget_s: float = 0.05,
         max_misses: int = 8,
         terminal_rule: TerminalRule = usable,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.vocabulary = service.vocabulary
         if runner.logit_width != self.vocabulary.padded_size:
@@ -155,7 +158,8 @@ class Engine:
         self._promoter: Promoter[str] = Promoter(self.wake)
         capacity = runner.max_rows * runner.max_len if kv_tokens is None else kv_tokens
         self.scheduler = Scheduler(runner, step_tokens=step_tokens, kv_tokens=capacity)
-        self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s)
+        self._clock = clock
+        self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s, clock=clock)
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
         self._claims: dict[str, bool] = {}  # whether it was aborted; written under the lock
@@ -347,7 +351,10 @@ class Engine:
             planned = plan.sequences()
         if plan is not None and planned:
             with self._concerning(planned):
-                self._take_all(self._forward.compute(plan))
+                began = self._clock()
+                computed = self._forward.compute(plan)
+                self._take_all(computed)
+                self.scheduler.spent(computed.pooled_s, self._clock() - began - computed.pooled_s)
 
     def _take_all(self, computed: Computed) -> None:
         for sequence, error in computed.failed:
