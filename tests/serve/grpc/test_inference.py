@@ -21,7 +21,7 @@ from engine_adapter.serve.grpc.inference_pb2 import (
 from structout import ErrorKind
 from tests.fakes import EOS
 from tests.serve.grpc.support import Ending, heard, served
-from tests.serve.support import guarded
+from tests.serve.support import GatedRunner, guarded, scripted_engine
 
 EVERYTHING = ResponseOptions(
     prompt_token_ids=True,
@@ -172,10 +172,12 @@ def test_three_sequences_come_by_their_index_with_seeds_in_a_row() -> None:
 
 def test_an_id_can_be_used_once_at_a_time() -> None:
     async def main() -> None:
-        async with served() as server:
+        runner = GatedRunner()
+        async with served(scripted_engine(runner)) as server:
             first = server.inference.GenerateStream(changed(SEEDED, request_id="a"))
             await anext(aiter(first))
             taken = await heard(server.vllm_engine.Generate(vllm_engine_request("a")))
+            runner.gate.set()
             replies, end = await heard(first)
             again, later = await heard(server.inference.Generate(changed(SEEDED, request_id="a")))
         assert taken[0] == []
