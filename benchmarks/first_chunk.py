@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Scope
 
 from benchmarks.stream_server import scripted
-from engine_adapter.serve.http.answering import NO_BUFFERING, Send, Stream, judged
+from engine_adapter.serve.http.answering import NO_BUFFERING, Send, Stream, Verdict, told
 from engine_adapter.serve.http.answering import answer as answer_held_back
 from engine_adapter.serve.http.asking import Asked
 from engine_adapter.serve.http.completions import read_completion
@@ -30,9 +30,10 @@ class _Answer(Protocol):
 
 async def _answer_at_once(asked: Asked, send: Send, *, running: RunningEngine) -> None:
     """What `answer_held_back` does, of the same parts, without waiting for anything before the stream begins."""
+    verdict = Verdict(asked, running.ends)
     async with (
-        aclosing(judged(asked, running)) as outcomes,
-        aclosing(Stream.of(asked).events(b"", outcomes)) as events,
+        aclosing(told(asked, running, verdict)) as outcomes,
+        aclosing(Stream.of(asked, verdict).events(b"", outcomes)) as events,
     ):
         await send(StreamingResponse(events, media_type="text/event-stream", headers=NO_BUFFERING))
 

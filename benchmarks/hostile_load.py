@@ -124,7 +124,7 @@ class EngineThread:
     def _run(self) -> None:
         try:
             while not self._closing:
-                if self._engine.wait_for_work(0.1):
+                if self._engine.wait_for_work():
                     self._step()
         except BaseException as exc:
             self.error = exc
@@ -139,6 +139,7 @@ class EngineThread:
 
     def close(self) -> None:
         self._closing = True
+        self._engine.wake()
         self._thread.join()
 
 

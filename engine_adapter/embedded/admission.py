@@ -83,6 +83,7 @@ _RULES: Final = (
     _Rule("spec", lambda value: isinstance(value, SPEC_TYPES), "one of the kinds of grammar", optional=True),
     _Rule("backend", lambda value: isinstance(value, str), "the id of a backend, a string", optional=True),
     _Rule("stop_token_ids", _are_token_ids, "token ids, which are integers", optional=True),
+    _Rule("ignore_eos", lambda value: isinstance(value, bool), "true or false"),
     _Rule("stop", _are_stops, f"at most {MAX_STOPS} strings of 1 to {MAX_STOP_LENGTH} characters that UTF-8 can write"),
     _Rule("include_stop", lambda value: isinstance(value, bool), "true or false"),
     _Rule("activation", lambda value: isinstance(value, AtOffset | AfterTokens), "AtOffset or AfterTokens", True),
@@ -101,7 +102,7 @@ def _wrong_type(request: Request) -> GrammarError | None:
 
 def _unfit(request: Request, vocabulary: Vocabulary, max_len: int) -> GrammarError | None:
     """What does not fit the model, or another field."""
-    stops = vocabulary.eos_token_ids if request.stop_token_ids is None else request.stop_token_ids
+    stops = request.stops(vocabulary.eos_token_ids)
     if not 1 <= len(request.prompt) <= max_len:
         return invalid(f"the prompt has {len(request.prompt)} tokens; it may have 1 to {max_len}", "prompt")
     if request.min_tokens > request.max_tokens:

@@ -23,8 +23,9 @@ and ends at most the requests that it concerns. What lists requests besides is a
 import itertools
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -127,6 +128,7 @@ class Engine:
         max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
             with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
         terminal_rule: what a request has to end with to be `Finished`.
+        clock: tells seconds; embeddings share the engine's time with what generates by it.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class Engine:
         mask_budget_s: float = 0.05,
         max_misses: int = 8,
         terminal_rule: TerminalRule = usable,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.vocabulary = service.vocabulary
         if runner.logit_width != self.vocabulary.padded_size:
@@ -151,11 +154,12 @@ class Engine:
         self._max_misses = max_misses
         self._terminal_rule = terminal_rule
         self._service = service
-        self._wake = threading.Event()
-        self._promoter: Promoter[str] = Promoter(self._wake.set)
+        self._woken = threading.Event()
+        self._promoter: Promoter[str] = Promoter(self.wake)
         capacity = runner.max_rows * runner.max_len if kv_tokens is None else kv_tokens
         self.scheduler = Scheduler(runner, step_tokens=step_tokens, kv_tokens=capacity)
-        self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s)
+        self._clock = clock
+        self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s, clock=clock)
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
         self._claims: dict[str, bool] = {}  # whether it was aborted; written under the lock
@@ -183,7 +187,7 @@ class Engine:
             RequestLogger(logger, request.id).exception("a request could not be submitted")
             return Err(internal_error(exc))
         self._inbox.append(addition)
-        self._wake.set()
+        self.wake()
         return Ok(None)
 
     def _submit(self, request: Request) -> PendingResource[Grammar] | None:
@@ -192,12 +196,13 @@ class Engine:
         return self._service.submit(request.spec, backend=request.backend, deadline_s=request.deadline_s)
 
     def _sequence(self, request: Request) -> Sequence:
-        stops = self.vocabulary.eos_token_ids if request.stop_token_ids is None else request.stop_token_ids
+        stops = frozenset(request.stops(self.vocabulary.eos_token_ids))
         return Sequence(
             request=request,
             arrival=next(self._arrivals),
             state=Waiting() if request.spec is None else Blocked(),
-            stop_token_ids=frozenset(stops),
+            stop_token_ids=stops,
+            ignored_stops=stops - set(request.stop_token_ids or ()) if request.ignore_eos else frozenset(),
             detokenizer=Detokenizer(self.vocabulary.token, request.stop, include_stop=request.include_stop),
             cuts=Cuts(self._spelling) if request.spec is not None and request.stop else None,
             pool=Pool() if request.embed else None,
@@ -214,12 +219,23 @@ class Engine:
                 return
             self._claims[request_id] = True  # remembered for an `add` that is not through
             self._inbox.append(Abort(request_id))
-        self._wake.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Has `wait_for_work` return, the next call of it too: for whoever steps has something else to look at."""
+        self._woken.set()
 
     def wait_for_work(self, timeout_s: float | None = None) -> bool:
-        """Blocks until a step would do something, at most ``timeout_s`` seconds. Returns whether it would."""
-        self._wake.clear()
-        return self.has_work or (self._wake.wait(timeout_s) and self.has_work)
+        """Blocks until a step would do something, or until `wake`, at most ``timeout_s`` seconds. Returns whether a
+        step would do something.
+
+        Requests, aborts and grammars that become ready wake it: nobody needs a time-out in order to miss nothing.
+        """
+        if not self.has_work:
+            self._woken.wait(timeout_s)
+            # Cleared before anything is looked at: what happens from now on is seen, or ends the next wait.
+            self._woken.clear()
+        return self.has_work
 
     @property
     def has_work(self) -> bool:
@@ -317,7 +333,7 @@ class Engine:
                 self._promoter.settle(decision.key)
 
     def _move_on(self, sequence: Sequence, decision: Decision[str]) -> None:
-        match started(sequence.request, decision):
+        match started(sequence, decision):
             case Err(error):
                 self._end(sequence, Failed(error))
             case Ok(constraint):
@@ -335,7 +351,10 @@ class Engine:
             planned = plan.sequences()
         if plan is not None and planned:
             with self._concerning(planned):
-                self._take_all(self._forward.compute(plan))
+                began = self._clock()
+                computed = self._forward.compute(plan)
+                self._take_all(computed)
+                self.scheduler.spent(computed.pooled_s, self._clock() - began - computed.pooled_s)
 
     def _take_all(self, computed: Computed) -> None:
         for sequence, error in computed.failed:

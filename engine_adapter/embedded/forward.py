@@ -5,17 +5,18 @@ bitmask are the plan's constrained sequences, and the logits' rows those that ge
 """
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import attrs
 import torch
 
-from engine_adapter.embedded.minimum import withhold_stops
 from engine_adapter.embedded.model import ModelRunner, SupportsPooling
 from engine_adapter.embedded.pooling import Pool
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence
 from engine_adapter.embedded.scheduler import Chunk, Plan
+from engine_adapter.embedded.withholding import withhold_stops
 from engine_adapter.filling import Filled, Filler, wait
 from engine_adapter.masks import fill_rows
 from engine_adapter.outcome import TokenLogprob, internal_error
@@ -59,12 +60,14 @@ class Computed:
         failed: the sequences that cannot go on, and why.
         late: the sequences that sit this step out.
         pooled: the sequences whose prompts are pooled to their ends.
+        pooled_s: how long the model took for embeddings, in seconds.
     """
 
     tokens: list[NewToken] = attrs.field(factory=list)
     failed: list[tuple[Sequence, GrammarError]] = attrs.field(factory=list)
     late: list[Late] = attrs.field(factory=list)
     pooled: list[Sequence] = attrs.field(factory=list)
+    pooled_s: float = 0.0
 
     @contextmanager
     def concerning(self, sequence: Sequence, problem: str) -> Iterator[None]:
@@ -89,15 +92,24 @@ class Forward:
         runner: the model.
         bitmask_width: int32 words in a bitmask row.
         mask_budget_s: how long a step waits for bitmask rows once the model is done, in seconds.
+        clock: tells seconds.
 
     Attributes:
         sampling: the sampler's state of the requests; they join and leave here.
         filler: fills the bitmasks.
     """
 
-    def __init__(self, runner: ModelRunner, bitmask_width: int, *, mask_budget_s: float = 0.05) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        bitmask_width: int,
+        *,
+        mask_budget_s: float = 0.05,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.sampling = SamplingBatch()
         self._runner = runner
+        self._clock = clock
         self.filler = Filler(runner.max_rows, bitmask_width, budget_s=mask_budget_s)
 
     def close(self) -> None:
@@ -145,7 +157,9 @@ class Forward:
 
     def _pool(self, chunk: Chunk, pool: Pool, computed: Computed) -> None:
         assert isinstance(self._runner, SupportsPooling), "or the engine would not have taken it"
+        began = self._clock()
         pool.add(chunk.start, self._runner.prefill_pooled(chunk.row, chunk.tokens(), chunk.start))
+        computed.pooled_s += self._clock() - began
         chunk.sequence.move(Prefilling(chunk.end))
         computed.pooled += [chunk.sequence] if chunk.completes else []
 

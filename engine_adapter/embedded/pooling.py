@@ -1,7 +1,8 @@
 """Embeddings: the mean of a prompt's last hidden states, scaled to length 1.
 
 A prompt is pooled as others are prefilled: in chunks, under the step's budget of tokens, in a KV row that it holds
-until its last chunk is computed; and under a bound of their own, so that those who decode hardly notice (`scheduler`).
+until its last chunk is computed; and for half of the time at most, so that those who decode are half as fast at worst
+(`sharing`).
 """
 
 import torch

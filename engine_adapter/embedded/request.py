@@ -51,6 +51,8 @@ class Request:
         backend: id of the backend that has to compile ``spec``; None for the first that takes it.
         stop_token_ids: what ends the text; the vocabulary's eos ids when not given, and none if it is empty. At least
             one beside a ``spec``.
+        ignore_eos: whether the model's wish to end is ignored: the vocabulary's eos ids are tokens like others, and
+            ``stop_token_ids`` alone end the text. With a ``spec`` they do too, where its grammar allows nothing else.
         stop: strings that end the text, at most 16 of 1 to 256 characters, wherever they are in tokens. With a grammar
             one counts only where what is left is a complete text of the grammar; elsewhere it is text like any other.
             The text ends before it. With a risky grammar (`Grammar.is_risky`) it has to begin between two tokens.
@@ -69,11 +71,19 @@ class Request:
     spec: GrammarSpec | None = None
     backend: str | None = None
     stop_token_ids: tuple[int, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(_frozen))
+    ignore_eos: bool = False
     stop: tuple[str, ...] = attrs.field(default=(), converter=_tuple)
     include_stop: bool = False
     activation: Activation | None = None
     deadline_s: float | None = None
     embed: bool = False
+
+    def stops(self, eos_token_ids: Iterable[int]) -> tuple[int, ...]:
+        """The tokens that may end its text, in a model with these eos ids."""
+        if not self.ignore_eos:
+            return tuple(eos_token_ids) if self.stop_token_ids is None else self.stop_token_ids
+        own = () if self.spec is None else tuple(eos_token_ids)
+        return (*own, *(self.stop_token_ids or ()))
 
 
 @attrs.frozen
@@ -153,6 +163,7 @@ class Sequence:
         state: where it stands; assigned through `moved` alone.
         stop_token_ids: what ends it.
         detokenizer: turns tokens into text, up to a stop string.
+        ignored_stops: of ``stop_token_ids`` those with which it ends only where its grammar allows nothing else.
         cuts: where a stop string may end it, if it has a grammar and stop strings.
         slot: its place in the sampler's batch, once it has one.
         tokens: what was generated, without the stop token.
@@ -169,6 +180,7 @@ class Sequence:
     state: State
     stop_token_ids: frozenset[int]
     detokenizer: Detokenizer
+    ignored_stops: frozenset[int] = frozenset()
     cuts: Cuts | None = None
     slot: int | None = None
     tokens: list[int] = attrs.field(factory=list)
@@ -199,6 +211,11 @@ class Sequence:
     @property
     def is_over(self) -> bool:
         return isinstance(self.state, Ended)
+
+    @property
+    def withheld(self) -> frozenset[int]:
+        """The stop tokens that are not to be sampled next, if there is a choice."""
+        return self.stop_token_ids if len(self.tokens) < self.request.min_tokens else self.ignored_stops
 
     @property
     def standing(self) -> Standing:

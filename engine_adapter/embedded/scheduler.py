@@ -15,12 +15,13 @@ import attrs
 
 from engine_adapter.embedded.model import ModelRunner
 from engine_adapter.embedded.request import Decoding, Prefilling, Sequence, Waiting
+from engine_adapter.embedded.sharing import Sharing
 
 POOLED_PART: Final = 8
-"""While anybody generates, or waits to, embeddings get this part of a step's tokens at most: an eighth. Their prompts
-would else make every step as long as one that prefills, for as long as there are any. Measured with SmolLM2 on a CPU,
-at 256 tokens a step: one in which one sequence decodes takes 3.6 times as long beside such a part, 12 times beside all
-that is left."""
+"""While anybody generates, or waits to, a step computes one chunk of one embedding at most, and of no more than this
+part of the step's tokens: an eighth. That bounds how long the longest steps are; how often there is one, `Sharing`
+decides. Measured with SmolLM2 on a CPU, at 256 tokens a step: one in which one sequence decodes takes 3.6 times as long
+beside such a chunk, 12 times beside all that is left."""
 
 
 @attrs.frozen(eq=False)
@@ -60,17 +61,19 @@ class Plan:
 
 @attrs.define
 class Budget:
-    """How many tokens of prompts a step may still compute; of these, ``pooled`` for embeddings."""
+    """How many tokens of prompts a step may still compute; of these, ``pooled`` for embeddings, in one chunk unless
+    embeddings are ``alone``."""
 
     left: int
     pooled: int
+    alone: bool
 
     def spend(self, sequence: Sequence, wanted: int) -> int:
         """Takes as many as there are for the sequence, ``wanted`` at most."""
         tokens = max(0, min(wanted, self.left))
         if sequence.pool is not None:
             tokens = min(tokens, self.pooled)
-            self.pooled -= tokens
+            self.pooled = self.pooled - tokens if self.alone or not tokens else 0
         self.left -= tokens
         return tokens
 
@@ -79,9 +82,9 @@ class Scheduler:
     """Continuous batching: sequences join and leave between any two steps.
 
     Sequences that wait are admitted in order of arrival. Each step has a budget of tokens: decoding rows take one
-    each, the rest goes to prompts in chunks; of embeddings, which come in bulk, only a part of it (`POOLED_PART`) while
-    anybody else is there. When the rows together would hold more than ``kv_tokens``, the sequence
-    that arrived last gives up its row; it keeps its tokens and is prefilled again later.
+    each, the rest goes to prompts in chunks. Embeddings come in bulk: while anybody else is there they get a part of it
+    (`POOLED_PART`), and as much time as the others at most. When the rows together would hold more than
+    ``kv_tokens``, the sequence that arrived last gives up its row; it keeps its tokens and is prefilled again later.
 
     Args:
         runner: whose rows are scheduled.
@@ -101,6 +104,7 @@ class Scheduler:
         self._waiting: list[Sequence] = []  # by arrival
         self._rows: list[Sequence] = []
         self._decoding = 0
+        self._sharing = Sharing()
         self.preemptions = 0
 
     @property
@@ -140,13 +144,25 @@ class Scheduler:
         self._arrange_rows()
         self._make_room()
         budget = self._budget()
+        chunks = self._chunks(budget)
+        if not chunks and not self._decoding:  # whoever generates waits for what embeddings hold
+            budget.pooled = self._pooled_part
+            chunks = self._chunks(budget)
+        return Plan(tuple(self._rows[: self._decoding]), tuple(chunks))
+
+    def spent(self, embeddings_s: float, others_s: float) -> None:
+        """Is told how long the step took that was planned last, in seconds."""
+        self._sharing.spent(embeddings_s, others_s)
+
+    def _chunks(self, budget: Budget) -> list[Chunk]:
+        """What is computed of prompts. Admits as many as there is room for."""
         prefilling = sorted(self._rows[self._decoding :], key=lambda sequence: sequence.arrival)
         chunks: list[Chunk] = []
         for sequence in prefilling:
             self._add_chunk(chunks, sequence, budget)
         while budget.left > 0 and (admitted := self._admit()):
             self._add_chunk(chunks, admitted, budget)
-        return Plan(tuple(self._rows[: self._decoding]), tuple(chunks))
+        return chunks
 
     def _arrange_rows(self) -> None:
         """Makes the rows what the states say: none for who left, those who decode in front. All moves happen here."""
@@ -163,8 +179,14 @@ class Scheduler:
 
     def _budget(self) -> Budget:
         left = self._step_tokens - self._decoding
-        is_alone = all(sequence.pool is not None for sequence in self.sequences())
-        return Budget(left, pooled=left if is_alone else max(1, self._step_tokens // POOLED_PART))
+        if all(sequence.pool is not None for sequence in self.sequences()):
+            self._sharing.begin_anew()
+            return Budget(left, pooled=left, alone=True)
+        return Budget(left, pooled=self._pooled_part if self._sharing.is_embeddings_turn else 0, alone=False)
+
+    @property
+    def _pooled_part(self) -> int:
+        return max(1, self._step_tokens // POOLED_PART)
 
     def _add_chunk(self, chunks: list[Chunk], sequence: Sequence, budget: Budget) -> None:
         """Adds as much of the sequence as the budget allows."""

@@ -2,13 +2,15 @@
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
 from engine_adapter.outcome import Aborted, Failed, Finished, Terminal
-from structout.errors import GrammarError
+from structout.errors import ErrorKind, GrammarError
+from structout.observability.sources import outcome_of
 
 KEPT: Final = 50
 """How many failures are remembered."""
@@ -38,6 +40,7 @@ class Ends:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._finished = self._aborted = self._failed = 0
+        self._outcomes: Counter[str] = Counter()
         self._failures: deque[Failure] = deque(maxlen=KEPT)
 
     def add(self, request_id: str, end: Terminal) -> None:
@@ -45,16 +48,31 @@ class Ends:
             match end:
                 case Finished():
                     self._finished += 1
+                    self._outcomes[outcome_of(None)] += 1
                 case Aborted():
                     self._aborted += 1
+                    self._outcomes[ErrorKind.CANCELLED] += 1
                 case Failed(error):
                     self._failed += 1
+                    self._outcomes[outcome_of(error)] += 1
                     self._failures.append(_failure(request_id, error))
+
+    def correct(self, request_id: str, error: GrammarError) -> None:
+        """One that was added as `Finished` has failed after all: what it said could not be told."""
+        with self._lock:
+            self._finished -= 1
+            self._outcomes[outcome_of(None)] -= 1
+        self.add(request_id, Failed(error))
 
     def counts(self) -> dict[str, int]:
         """How many have ``finished``, were ``aborted`` and have ``failed`` so far."""
         with self._lock:
             return {"finished": self._finished, "aborted": self._aborted, "failed": self._failed}
+
+    def outcomes(self) -> Mapping[str, int]:
+        """How many have ended so far by outcome: ``ok``, or the kind of the error; an abort is ``cancelled``."""
+        with self._lock:
+            return dict(self._outcomes)
 
     def failures(self) -> list[Failure]:
         """The last ones, latest first."""

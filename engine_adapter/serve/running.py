@@ -15,24 +15,20 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Final, TypeAlias
 
 import attrs
 
 from engine_adapter.embedded.engine import Engine, Event
 from engine_adapter.embedded.request import Request, Standing
-from engine_adapter.outcome import Delta, Failed, Outcome, internal_error
+from engine_adapter.outcome import Delta, Failed, Outcome, Terminal, internal_error
 from engine_adapter.serve.ends import Ends
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
 
 logger = logging.getLogger(__name__)
-
-IDLE_S: Final = 0.1
-"""How long the step thread sleeps at a time when there is nothing to do, in seconds; bounds how late it notices that
-it is to end."""
 
 LAST_STEPS_S: Final = 10.0
 """How long `RunningEngine.close` waits for the step that is under way and the one that reports the aborts, in
@@ -49,6 +45,16 @@ SHUTTING_DOWN: Final = GrammarError(
 )
 
 
+Judge: TypeAlias = Callable[[Terminal], Terminal]
+"""What becomes of a request's end before anybody is told of it: a protocol's own rule for a success, and its own way of
+saying where an error is. Called once, in the reader's event loop."""
+
+
+def as_it_is(end: Terminal) -> Terminal:
+    """The `Judge` that leaves all to the engine."""
+    return end
+
+
 @attrs.define(eq=False)
 class _Mailbox:
     """Where one request's outcomes wait for their reader. ``queue`` and ``is_over`` belong to the loop's thread."""
@@ -56,6 +62,7 @@ class _Mailbox:
     request_id: str
     loop: asyncio.AbstractEventLoop
     ends: Ends
+    judged: Judge
     queue: asyncio.Queue[Outcome] = attrs.field(factory=asyncio.Queue)
     is_over: bool = False
     since: float = attrs.field(factory=time.monotonic)
@@ -65,8 +72,17 @@ class _Mailbox:
             return
         if not isinstance(outcome, Delta):
             self.is_over = True
+            outcome = self.judge(outcome)
             self.ends.add(self.request_id, outcome)
         self.queue.put_nowait(outcome)
+
+    def judge(self, end: Terminal) -> Terminal:
+        """The end that the reader is told, whatever its rule does."""
+        try:
+            return self.judged(end)
+        except Exception as exc:
+            RequestLogger(logger, self.request_id).exception("a request's end could not be judged")
+            return Failed(internal_error(exc))
 
 
 _Post: TypeAlias = tuple[_Mailbox, Outcome]
@@ -140,21 +156,16 @@ class RunningEngine:
             for mailbox, each in found
         ]
 
-    async def outcomes(self, request: Request) -> AsyncGenerator[Outcome, None]:
-        """Runs a request: some `Delta`, then exactly one `Finished`, `Failed` or `Aborted`.
+    async def outcomes(self, request: Request, *, judged: Judge = as_it_is) -> AsyncGenerator[Outcome, None]:
+        """Runs a request: some `Delta`, then exactly one `Finished`, `Failed` or `Aborted`, as ``judged`` has it.
 
         A request that the engine refuses yields its `Failed` at once. Closing the iterator before its end, also by
         cancelling the task that reads it, aborts the request. The outcomes that nobody reads wait; there are at most as
         many as tokens.
         """
-        mailbox = _Mailbox(request.id, asyncio.get_running_loop(), self.ends)
-        match self._enter(request, mailbox):
-            case Err(error):
-                self.ends.add(request.id, Failed(error))
-                yield Failed(error)
-                return
-            case Ok():
-                pass
+        mailbox = _Mailbox(request.id, asyncio.get_running_loop(), self.ends, judged)
+        if isinstance(entered := self._enter(request, mailbox), Err):
+            mailbox.put(Failed(entered.error))
         try:
             is_over = False
             while not is_over:
@@ -175,6 +186,7 @@ class RunningEngine:
         """
         with self._lock:
             self._refusal = SHUTTING_DOWN
+        self._engine.wake()
         await self._ended_within(grace_s)
         self._fail_all(SHUTTING_DOWN)
         if not await self._ended_within(LAST_STEPS_S):
@@ -208,6 +220,7 @@ class RunningEngine:
         finally:
             if not is_added:
                 self._forget([request.id])
+                self._engine.wake()  # it may have been the last that a closing engine waits for
 
     def _abort(self, mailbox: _Mailbox) -> None:
         """Aborts a request unless the engine has ended it; its id may be another's then."""
@@ -220,7 +233,7 @@ class RunningEngine:
     def _run(self) -> None:
         try:
             while not self._is_done():
-                if self._engine.wait_for_work(IDLE_S):
+                if self._engine.wait_for_work():
                     self._tell(self._engine.step().events)
         except BaseException as exc:
             logger.exception("the engine has failed and steps no more")

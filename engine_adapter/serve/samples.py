@@ -11,7 +11,7 @@ import attrs
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Outcome, Terminal, Usage, internal_error
 from engine_adapter.sampling import SamplingParams
-from engine_adapter.serve.running import RunningEngine
+from engine_adapter.serve.running import Judge, RunningEngine, as_it_is
 from structout.errors import ErrorKind, GrammarError
 from structout.observability.logs import RequestLogger
 
@@ -26,20 +26,24 @@ class SampleOutcome:
     outcome: Outcome
 
 
-async def sampled(running: RunningEngine, request: Request, n: int) -> AsyncGenerator[SampleOutcome, None]:
+async def sampled(
+    running: RunningEngine, request: Request, n: int, *, judged: Judge = as_it_is
+) -> AsyncGenerator[SampleOutcome, None]:
     """Runs ``n`` samples of a request at the same time and yields their outcomes in order of arrival.
 
-    Each index ends exactly once; the iterator ends after the last. Closing it aborts all that run. The samples have
-    the ids ``<id>-<index>`` and, if there is a seed, seeds in a row from it; of one sample they are the request's own.
+    Each index ends exactly once, with what ``judged`` makes of its end; the iterator ends after the last. Closing it
+    aborts all that run. The samples have the ids ``<id>-<index>`` and, if there is a seed, seeds in a row from it; of
+    one sample they are the request's own.
     """
     if n == 1:
-        async with aclosing(running.outcomes(request)) as outcomes:
+        async with aclosing(running.outcomes(request, judged=judged)) as outcomes:
             async for outcome in outcomes:
                 yield SampleOutcome(0, outcome)
         return
     arrived: asyncio.Queue[SampleOutcome] = asyncio.Queue()
     tasks = [
-        asyncio.create_task(_run(running, sample, index, arrived)) for index, sample in enumerate(_samples(request, n))
+        asyncio.create_task(_run(running.outcomes(sample, judged=judged), sample, index, arrived))
+        for index, sample in enumerate(_samples(request, n))
     ]
     try:
         running_samples = n
@@ -72,10 +76,12 @@ def _shifted(sampling: SamplingParams, index: int) -> SamplingParams:
     return attrs.evolve(sampling, seed=(sampling.seed + index + 2**63) % 2**64 - 2**63)
 
 
-async def _run(running: RunningEngine, sample: Request, index: int, arrived: asyncio.Queue[SampleOutcome]) -> None:
+async def _run(
+    outcomes: AsyncGenerator[Outcome, None], sample: Request, index: int, arrived: asyncio.Queue[SampleOutcome]
+) -> None:
     """Passes one sample's outcomes on. An exception, which is a bug, is its end: whoever waits would wait for ever."""
     try:
-        async with aclosing(running.outcomes(sample)) as outcomes:
+        async with aclosing(outcomes):
             async for outcome in outcomes:
                 arrived.put_nowait(SampleOutcome(index, outcome))
     except Exception as exc:

@@ -1,6 +1,5 @@
 """A model that is served: what every endpoint needs of it, whatever its protocol."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -86,15 +85,13 @@ def served_locally(local: Local) -> ServedModel:
 
 
 class TokenizerPrompts:
-    """`Prompts` by a Hugging Face tokenizer and the chat template that comes with it."""
+    """`Prompts` by a fast Hugging Face tokenizer, which threads may share, and the chat template that comes with it."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._lock = threading.Lock()  # fast tokenizers raise when two threads use them at once
 
     def of_text(self, text: str) -> tuple[int, ...]:
-        with self._lock:
-            return tuple(self._tokenizer.encode(text))
+        return tuple(self._tokenizer.encode(text))
 
     def of_chat(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
@@ -102,8 +99,7 @@ class TokenizerPrompts:
         if not self._tokenizer.chat_template:
             return Err(_NO_TEMPLATE)
         try:
-            with self._lock:
-                return Ok(self._laid_out(messages, tools))
+            return Ok(self._laid_out(messages, tools))
         except Exception as exc:  # a template is a program by whoever made the model
             return Err(_refused_by_template(exc))
 

@@ -43,7 +43,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Serves until SIGTERM or SIGINT, and then lets requests finish. Returns the exit code: 0, or that of the error."""
-    if options.grpc_port is not None and (error := _no_grpc(options.host, options.grpc_port)):
+    if (error := _same_port(options)) or (error := _no_grpc(options)):
         return print_error(error, as_json=False)
     try:
         bound = bound_socket(options.host, options.port)
@@ -69,16 +69,19 @@ def run(options: Options) -> int:
             metrics.watch(
                 service=local.service, sandbox=local.sandbox, filler=local.engine.filler, blocked=local.engine.blocked
             )
-            return asyncio.run(_serve(local, options, prometheus, bound))
+            return asyncio.run(_serve(local, options, prometheus, metrics, bound))
         finally:
             local.close()
 
 
-async def _serve(local: Local, options: Options, prometheus: CollectorRegistry, bound: socket.socket) -> int:
+async def _serve(
+    local: Local, options: Options, prometheus: CollectorRegistry, metrics: Metrics, bound: socket.socket
+) -> int:
     """Serves over HTTP, and over gRPC if there is a port for it; returns the exit code."""
     _log_as_json()
     served = served_locally(local)
     served.running.start()
+    metrics.watch(ends=served.running.ends)
     if options.grpc_port is None:
         await _serve_http(served, prometheus, bound)
         return 0
@@ -109,15 +112,26 @@ async def _serve_http(served: ServedModel, prometheus: CollectorRegistry, bound:
     await HttpServer(served, metrics=prometheus, announce=announce).serve(sockets=[bound])
 
 
-def _no_grpc(host: str, port: int) -> GrammarError | None:
-    """Why there cannot be gRPC on this address, as far as can be said before it is taken: gRPC binds it itself."""
+def _same_port(options: Options) -> GrammarError | None:
+    if options.port != options.grpc_port or not options.port:
+        return None
+    message = f"--port and --grpc-port are both {options.port}: HTTP and gRPC need a port each"
+    hint = "take another for one of them, or 0 for one that is free"
+    return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, hint=hint)
+
+
+def _no_grpc(options: Options) -> GrammarError | None:
+    """Why there cannot be gRPC, if it is asked for, as far as can be said before its port is taken: gRPC binds it
+    itself."""
+    if options.grpc_port is None:
+        return None
     if importlib.util.find_spec("grpc") is None:
         message = "gRPC needs some packages that are not installed"
         return GrammarError(kind=ErrorKind.UNAVAILABLE, message=message, hint="pip install 'structout[grpc]'")
     try:
-        bound_socket(host, port).close()
+        bound_socket(options.host, options.grpc_port).close()
     except OSError as exc:
-        return _no_address(host, port, exc)
+        return _no_address(options.host, options.grpc_port, exc)
     return None
 
 

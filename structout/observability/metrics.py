@@ -6,7 +6,7 @@ reads the rest when Prometheus asks::
     metrics = Metrics()
     registry = discover(plugins={"metrics": metrics})
     service = CompileService(registry, vocabulary, sandbox=sandbox, observer=metrics)
-    metrics.watch(service=service, sandbox=sandbox, filler=filler, blocked=promoter)
+    metrics.watch(service=service, sandbox=sandbox, filler=filler, blocked=promoter, ends=running.ends)
 """
 
 from collections.abc import Iterator, Sized
@@ -18,7 +18,14 @@ from prometheus_client.registry import Collector
 
 from structout.errors import GrammarError
 from structout.hookspecs import hookimpl
-from structout.observability.sources import CompileEnd, FillerSource, SandboxSource, ServiceSource, outcome_of
+from structout.observability.sources import (
+    CompileEnd,
+    EndsSource,
+    FillerSource,
+    SandboxSource,
+    ServiceSource,
+    outcome_of,
+)
 
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the waits' histogram: from a cache hit to a deadline."""
@@ -36,6 +43,7 @@ class Metrics(Collector):
         self._sandboxes: list[SandboxSource] = []
         self._fillers: list[FillerSource] = []
         self._blocked: list[Sized] = []
+        self._ends: list[EndsSource] = []
         self._compiles = Counter(
             "structout_compiles",
             "Compiles that have ended, by the backend tried last, what came of it, and the spec's risk class.",
@@ -58,6 +66,7 @@ class Metrics(Collector):
         sandbox: SandboxSource | None = None,
         filler: FillerSource | None = None,
         blocked: Sized | None = None,
+        ends: EndsSource | None = None,
     ) -> None:
         """Reads these too from now on; values of several of a kind are added up.
 
@@ -68,6 +77,7 @@ class Metrics(Collector):
         self._sandboxes += [sandbox] if sandbox is not None else []
         self._fillers += [filler] if filler is not None else []
         self._blocked += [blocked] if blocked is not None else []
+        self._ends += [ends] if ends is not None else []
 
     @hookimpl
     def structout_compile_finished(self, event: CompileEnd) -> None:
@@ -102,5 +112,10 @@ class Metrics(Collector):
         yield CounterMetricFamily("structout_sandbox_restarts", "Workers of the sandbox that were replaced.", lost)
         blocked = sum(len(each) for each in self._blocked)
         yield GaugeMetricFamily("structout_blocked_requests", "Requests that wait for what they need to run.", blocked)
+        ended = CounterMetricFamily("structout_requests", "Requests that have ended, by outcome.", labels=["outcome"])
+        counts = [each.outcomes() for each in self._ends]
+        for outcome in dict.fromkeys(outcome for each in counts for outcome in each):
+            ended.add_metric([outcome], sum(each.get(outcome, 0) for each in counts))
+        yield ended
         late = sum(filler.misses for filler in self._fillers)
         yield CounterMetricFamily("structout_mask_misses", "Bitmask rows that missed their step's budget.", late)

@@ -95,6 +95,14 @@ class SandboxSource(Protocol):
         ...
 
 
+class EndsSource(Protocol):
+    """Whatever counts how requests have ended, such as `engine_adapter.serve.ends.Ends`."""
+
+    def outcomes(self) -> Mapping[str, int]:
+        """How many have ended so far with which outcome (`outcome_of`)."""
+        ...
+
+
 class FillerSource(Protocol):
     """Whatever fills bitmask rows under a budget."""
 

@@ -5,33 +5,24 @@ Whatever is not in these tables and resembles nothing in them is none of parsing
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
-from structout.errors import GrammarError
 from structout.parsing.constructors import choice, ebnf, grammar, json_object, json_schema, lark, regex
-from structout.parsing.limits import SpecLimits
 from structout.parsing.openai import schema_or_wrapped
-from structout.parsing.tags import structural_tag
-from structout.result import Result
+from structout.parsing.places import Reader, as_it_stands
+from structout.parsing.tags import placed_tag
 from structout.spec import GrammarSpec
 
+ReaderTable: TypeAlias = Mapping[str, Reader[GrammarSpec]]
 
-class Constructor(Protocol):
-    """Makes one kind of spec out of a field's value."""
-
-    def __call__(self, value: object, /, *, limits: SpecLimits, pointer: str) -> Result[GrammarSpec, GrammarError]: ...
-
-
-ConstructorTable: TypeAlias = Mapping[str, Constructor]
-
-STRUCTURED_OUTPUTS: Final[ConstructorTable] = MappingProxyType(
+STRUCTURED_OUTPUTS: Final[ReaderTable] = MappingProxyType(
     {
-        "json": json_schema,
-        "regex": regex,
-        "choice": choice,
-        "grammar": grammar,
-        "json_object": json_object,
-        "structural_tag": structural_tag,
+        "json": as_it_stands(json_schema),
+        "regex": as_it_stands(regex),
+        "choice": as_it_stands(choice),
+        "grammar": as_it_stands(grammar),
+        "json_object": as_it_stands(json_object),
+        "structural_tag": placed_tag,
     }
 )
 """What vLLM's ``structured_outputs`` may constrain with."""
@@ -45,29 +36,29 @@ STRUCTURED_OUTPUTS_OPTIONS: Final = (
 )
 """What else ``structured_outputs`` may say. The first two are structout's own."""
 
-STRUCTURED_OUTPUT_TYPES: Final[Mapping[str, tuple[Constructor, tuple[str, ...]]]] = MappingProxyType(
+STRUCTURED_OUTPUT_TYPES: Final[Mapping[str, tuple[Reader[GrammarSpec], tuple[str, ...]]]] = MappingProxyType(
     {
-        "json": (json_schema, ("schema",)),
-        "regex": (regex, ("pattern", "regex")),
-        "choice": (choice, ("choices", "choice")),
-        "ebnf": (ebnf, ("grammar",)),
-        "lark": (lark, ("grammar",)),
-        "grammar": (grammar, ("grammar",)),
+        "json": (as_it_stands(json_schema), ("schema",)),
+        "regex": (as_it_stands(regex), ("pattern", "regex")),
+        "choice": (as_it_stands(choice), ("choices", "choice")),
+        "ebnf": (as_it_stands(ebnf), ("grammar",)),
+        "lark": (as_it_stands(lark), ("grammar",)),
+        "grammar": (as_it_stands(grammar), ("grammar",)),
     }
 )
 """Types of a loose ``structured_output`` beyond those of a response format, with the names their value goes by."""
 
-WHOLE_FIELDS: Final[ConstructorTable] = MappingProxyType(
+WHOLE_FIELDS: Final[ReaderTable] = MappingProxyType(
     {
         "json_schema": schema_or_wrapped,
-        "regex": regex,
-        "ebnf": ebnf,
-        "structural_tag": structural_tag,
-        "grammar": grammar,
-        "guided_json": json_schema,
-        "guided_regex": regex,
-        "guided_choice": choice,
-        "guided_grammar": grammar,
+        "regex": as_it_stands(regex),
+        "ebnf": as_it_stands(ebnf),
+        "structural_tag": placed_tag,
+        "grammar": as_it_stands(grammar),
+        "guided_json": as_it_stands(json_schema),
+        "guided_regex": as_it_stands(regex),
+        "guided_choice": as_it_stands(choice),
+        "guided_grammar": as_it_stands(grammar),
     }
 )
 """Top-level fields whose value is the constraint: SGLang's four, llama.cpp's ``grammar``, vLLM's before 0.12."""

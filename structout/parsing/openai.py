@@ -8,8 +8,9 @@ from structout.errors import GrammarError
 from structout.parsing.constructors import json_object, json_schema
 from structout.parsing.limits import DEFAULT_LIMITS, SpecLimits
 from structout.parsing.objects import members, only_one
+from structout.parsing.places import Placed, as_it_stands, value_of
 from structout.parsing.problems import child, describe, invalid, quote, quote_all, suggestion
-from structout.parsing.tags import structural_tag
+from structout.parsing.tags import placed_tag
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, JsonSchema
 
@@ -23,6 +24,7 @@ FIELDS_OF_TYPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 _WRAPPER_FIELDS = ("name", "description", "schema", "strict")
+_json_schema_at = as_it_stands(json_schema)
 _TYPE_HINT = 'Use an object with a type, such as {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}'
 
 
@@ -36,13 +38,20 @@ def parse_response_format(
     do not matter here. ``strict`` changes nothing: the schema is enforced soundly, which is what ``true`` promises,
     also where it is false or left out. To let more through, say so: ``structured_outputs.enforcement``.
     """
+    return placed_response_format(value, limits=limits, pointer=pointer).map(value_of)
+
+
+def placed_response_format(
+    value: object, *, limits: SpecLimits, pointer: str
+) -> Result[Placed[GrammarSpec] | None, GrammarError]:
+    """`parse_response_format`, and where the constraint stands."""
     if value is None:
         return Ok(None)
     match type_of(value, tuple(FIELDS_OF_TYPES), what="response_format", pointer=pointer, hint=_TYPE_HINT):
         case Err() as failed:
             return failed
         case Ok("structural_tag"):
-            return structural_tag(value, limits=limits, pointer=pointer)
+            return placed_tag(value, limits=limits, pointer=pointer)
         case Ok(kind):
             what = f"response_format of type {quote(kind)}"
             given = members(value, ("type", *FIELDS_OF_TYPES[kind]), what=what, pointer=pointer)
@@ -64,19 +73,21 @@ def type_of(value: object, known: tuple[str, ...], *, what: str, pointer: str, h
     return Ok(kind)
 
 
-def _constraint(given: dict[str, Any], limits: SpecLimits, pointer: str) -> Result[GrammarSpec | None, GrammarError]:
+def _constraint(
+    given: dict[str, Any], limits: SpecLimits, pointer: str
+) -> Result[Placed[GrammarSpec] | None, GrammarError]:
     match given["type"]:
         case "text":
             return Ok(None)
         case "json_object" if "schema" not in given:
-            return json_object(True, limits=limits, pointer=pointer)
+            return as_it_stands(json_object)(True, limits=limits, pointer=pointer)
         case "json_object":
-            return json_schema(given["schema"], limits=limits, pointer=child(pointer, "schema"))
+            return _json_schema_at(given["schema"], limits=limits, pointer=child(pointer, "schema"))
         case _:
             return _json_schema(given, limits, pointer)
 
 
-def _json_schema(given: dict[str, Any], limits: SpecLimits, pointer: str) -> Result[JsonSchema, GrammarError]:
+def _json_schema(given: dict[str, Any], limits: SpecLimits, pointer: str) -> Result[Placed[JsonSchema], GrammarError]:
     match only_one(given, ("json_schema", "schema"), what="response_format", pointer=pointer):
         case Err() as failed:
             return failed
@@ -86,7 +97,7 @@ def _json_schema(given: dict[str, Any], limits: SpecLimits, pointer: str) -> Res
             return wrapped_schema(given["json_schema"], limits=limits, pointer=child(pointer, "json_schema"))
 
 
-def wrapped_schema(value: object, *, limits: SpecLimits, pointer: str) -> Result[JsonSchema, GrammarError]:
+def wrapped_schema(value: object, *, limits: SpecLimits, pointer: str) -> Result[Placed[JsonSchema], GrammarError]:
     """A schema in OpenAI's wrapper, ``{"name", "description", "schema", "strict"}``."""
     if isinstance(value, Mapping) and value.get("schema") is None:
         message = "json_schema has no schema in it"
@@ -96,16 +107,18 @@ def wrapped_schema(value: object, *, limits: SpecLimits, pointer: str) -> Result
     return wrapper.and_then(lambda given: _from_wrapper(given, limits, pointer))
 
 
-def schema_or_wrapped(value: object, *, limits: SpecLimits, pointer: str) -> Result[JsonSchema, GrammarError]:
+def schema_or_wrapped(
+    value: object, /, *, limits: SpecLimits, pointer: str
+) -> Result[Placed[JsonSchema], GrammarError]:
     """A schema, or a schema in OpenAI's wrapper, which has to be told apart: as a schema it would allow everything, for
     none of its names is a keyword that restricts anything."""
     if isinstance(value, Mapping) and "schema" in value and value.keys() <= set(_WRAPPER_FIELDS):
         return wrapped_schema(value, limits=limits, pointer=pointer)
-    return json_schema(value, limits=limits, pointer=pointer)
+    return _json_schema_at(value, limits=limits, pointer=pointer)
 
 
-def _from_wrapper(given: dict[str, Any], limits: SpecLimits, pointer: str) -> Result[JsonSchema, GrammarError]:
+def _from_wrapper(given: dict[str, Any], limits: SpecLimits, pointer: str) -> Result[Placed[JsonSchema], GrammarError]:
     if not isinstance(strict := given.get("strict", False), bool):
         message = f"strict must be a boolean, not {describe(strict)}"
         return invalid(message, pointer=child(pointer, "strict"), keyword="strict")
-    return json_schema(given["schema"], limits=limits, pointer=child(pointer, "schema"))
+    return _json_schema_at(given["schema"], limits=limits, pointer=child(pointer, "schema"))

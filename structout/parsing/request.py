@@ -10,10 +10,11 @@ from structout.errors import GrammarError
 from structout.parsing import vllm
 from structout.parsing.fields import CARRIERS, KNOWN_FIELDS, WHOLE_FIELDS
 from structout.parsing.limits import DEFAULT_LIMITS, SpecLimits
-from structout.parsing.loose import parse_structured_output
-from structout.parsing.openai import parse_response_format
+from structout.parsing.loose import placed_structured_output
+from structout.parsing.openai import placed_response_format
+from structout.parsing.places import Placed, value_of
 from structout.parsing.problems import child, closest, describe, invalid, quote, quote_all, too_complex
-from structout.parsing.tools import parse_tools
+from structout.parsing.tools import placed_tools
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
 
@@ -46,37 +47,50 @@ def parse_request(
 
     Options in ``structured_outputs`` apply to the constraint wherever it stands.
     """
+    return placed_request(params, limits=limits).map(value_of)
+
+
+def placed_request(
+    params: Mapping[str, Any], *, limits: SpecLimits = DEFAULT_LIMITS
+) -> Result[Placed[GrammarSpec] | None, GrammarError]:
+    """`parse_request`, and where in the request the constraint stands: errors that come of it later, whose pointers
+    lead into the spec, are told with `Place.of`."""
     return _fields(params, limits).and_then(lambda fields: _parse(fields, limits))
 
 
 def requested_backend(params: Mapping[str, Any]) -> Result[str | None, GrammarError]:
     """The id of the backend that a request names in ``structured_outputs.backend`` (or, for old clients of vLLM, in
     ``guided_decoding_backend``); None if it leaves the choice. Whether there is such a backend is not looked at."""
+    return placed_backend(params).map(value_of)
+
+
+def placed_backend(params: Mapping[str, Any]) -> Result[Placed[str] | None, GrammarError]:
+    """`requested_backend`, and where in the request it is named."""
     return _fields(params, DEFAULT_LIMITS).and_then(_requested_backend)
 
 
-def _requested_backend(fields: list[_Field]) -> Result[str | None, GrammarError]:
-    requested: dict[str, _Field] = {}
+def _requested_backend(fields: list[_Field]) -> Result[Placed[str] | None, GrammarError]:
+    requested: dict[str, Placed[str]] = {}
     for field in fields:
         match _backend_in(field):
             case Err() as failed:
                 return failed
-            case Ok(backend) if backend is not None:
-                requested[backend] = field
+            case Ok(Placed(backend) as placed):
+                requested[backend] = placed
             case Ok():
                 pass
     if len(requested) > 1:
         message = f"the request names more than one backend: {quote_all(list(requested), 'and')}"
-        last = list(requested.values())[-1]
-        return invalid(message, pointer=last.pointer, keyword=last.name, hint="Keep one of them")
-    return Ok(next(iter(requested), None))
+        last = list(requested.values())[-1].place.pointer
+        return invalid(message, pointer=last, keyword=last.rpartition("/")[2], hint="Keep one of them")
+    return Ok(next(iter(requested.values()), None))
 
 
-def _backend_in(field: _Field) -> Result[str | None, GrammarError]:
+def _backend_in(field: _Field) -> Result[Placed[str] | None, GrammarError]:
     if field.name == "structured_outputs":
-        return vllm.parse_backend_of(field.value, pointer=field.pointer)
+        return vllm.placed_backend_of(field.value, pointer=field.pointer)
     if field.name == "guided_decoding_backend":
-        return vllm.parse_backend(field.value, pointer=field.pointer)
+        return vllm.placed_backend(field.value, pointer=field.pointer)
     return Ok(None)
 
 
@@ -129,21 +143,21 @@ def _misspelt(name: str, pointer: str) -> Err[GrammarError] | None:
     return invalid(message, pointer=child(pointer, name), keyword=name, hint=hint)
 
 
-def _parse(fields: list[_Field], limits: SpecLimits) -> Result[GrammarSpec | None, GrammarError]:
-    found: list[tuple[_Field, GrammarSpec]] = []
+def _parse(fields: list[_Field], limits: SpecLimits) -> Result[Placed[GrammarSpec] | None, GrammarError]:
+    found: list[tuple[_Field, Placed[GrammarSpec]]] = []
     for field in fields:
         match _constraint_in(field, limits):
             case Err() as failed:
                 return failed
-            case Ok(spec) if spec is not None:
-                found.append((field, spec))
+            case Ok(placed) if placed is not None:
+                found.append((field, placed))
             case Ok():
                 pass
     match found:
         case []:
             return _unconstrained(fields)
-        case [(_, spec)]:
-            return _with_options(spec, fields)
+        case [(_, placed)]:
+            return _with_options(placed, fields)
         case _:
             labels = [field.label for field, _ in found]
             message = f"the request has {len(found)} constraints, in {quote_all(labels, 'and')}, and can have one"
@@ -151,24 +165,24 @@ def _parse(fields: list[_Field], limits: SpecLimits) -> Result[GrammarSpec | Non
             return invalid(message, pointer=last.pointer, keyword=last.name, hint="Keep one of them")
 
 
-def _constraint_in(field: _Field, limits: SpecLimits) -> Result[GrammarSpec | None, GrammarError]:
+def _constraint_in(field: _Field, limits: SpecLimits) -> Result[Placed[GrammarSpec] | None, GrammarError]:
     match field.name:
         case "response_format":
-            return parse_response_format(field.value, limits=limits, pointer=field.pointer)
+            return placed_response_format(field.value, limits=limits, pointer=field.pointer)
         case "structured_output":
-            return parse_structured_output(field.value, limits=limits, pointer=field.pointer)
+            return placed_structured_output(field.value, limits=limits, pointer=field.pointer)
         case "tool_choice":
             return _forced_call(field, limits)
         case "structured_outputs":
-            return vllm.parse_constraint(field.value, limits=limits, pointer=field.pointer)
+            return vllm.placed_constraint(field.value, limits=limits, pointer=field.pointer)
         case name if name in WHOLE_FIELDS:
             return WHOLE_FIELDS[name](field.value, limits=limits, pointer=field.pointer)
         case _:
             return Ok(None)
 
 
-def _forced_call(field: _Field, limits: SpecLimits) -> Result[GrammarSpec | None, GrammarError]:
-    return parse_tools(
+def _forced_call(field: _Field, limits: SpecLimits) -> Result[Placed[GrammarSpec] | None, GrammarError]:
+    return placed_tools(
         field.siblings.get("tools"),
         field.value,
         parallel_tool_calls=field.siblings.get("parallel_tool_calls"),
@@ -184,14 +198,15 @@ def _unconstrained(fields: list[_Field]) -> Result[None, GrammarError]:
     return Ok(None)
 
 
-def _with_options(spec: GrammarSpec, fields: list[_Field]) -> Result[GrammarSpec, GrammarError]:
+def _with_options(placed: Placed[GrammarSpec], fields: list[_Field]) -> Result[Placed[GrammarSpec], GrammarError]:
+    spec = placed.value
     for field in fields:
         match _options_in(field).and_then(functools.partial(vllm.Options.apply, spec=spec, pointer=field.pointer)):
             case Err() as failed:
                 return failed
             case Ok(changed):
                 spec = changed
-    return Ok(spec)
+    return Ok(Placed(spec, placed.place))
 
 
 def _options_in(field: _Field) -> Result[vllm.Options, GrammarError]:

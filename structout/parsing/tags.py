@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+import attrs
+
 from structout.errors import GrammarError
 from structout.parsing.json_text import read_json
 from structout.parsing.limits import DEFAULT_LIMITS, SpecLimits
 from structout.parsing.objects import members, only_one
+from structout.parsing.places import Place, Placed
 from structout.parsing.problems import child, describe, invalid
 from structout.result import Err, Ok, Result
 from structout.spec import Policy, StructuralTag
@@ -28,14 +31,33 @@ def structural_tag(
     ``{"type": "structural_tag", "structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}``, which is
     rewritten as a ``triggered_tags`` format of the same meaning.
     """
-    pointer = pointer or ""
+    read = placed_tag(tag, limits=limits, pointer=pointer or "")
+    return read.map(lambda placed: attrs.evolve(placed.value, policy=policy))
+
+
+def placed_tag(tag: object, /, *, limits: SpecLimits, pointer: str) -> Result[Placed[StructuralTag], GrammarError]:
+    """`structural_tag`, and where the parts of it stand in the form that was sent."""
     match read_json(tag, what="the structural tag", limits=limits, pointer=pointer):
         case Err() as failed:
             return failed
         case Ok(read):
             given = members(read.value, _FIELDS, what="the structural tag", pointer=pointer, hint=_HINT)
-            formatted = given.and_then(lambda given: _format(given, pointer))
-            return formatted.and_then(lambda tag: Ok(StructuralTag(_dump(tag), policy=policy)))
+            return given.and_then(lambda given: _placed(given, pointer))
+
+
+def _placed(given: dict[str, Any], pointer: str) -> Result[Placed[StructuralTag], GrammarError]:
+    formatted = _format(given, pointer)
+    place = Place(pointer, _legacy_parts(given, pointer)) if "structures" in given else Place(pointer)
+    return formatted.map(lambda tag: Placed(StructuralTag(_dump(tag)), place))
+
+
+def _legacy_parts(tag: dict[str, Any], pointer: str) -> dict[str, str]:
+    """Where the parts of the format stand that `_legacy` makes."""
+    parts = {"/format/triggers": child(pointer, "triggers"), "/format/at_least_one": child(pointer, "at_least_one")}
+    for index in range(len(tag["structures"]) if isinstance(tag["structures"], list) else 0):
+        made, sent = f"/format/tags/{index}", child(pointer, "structures", index)
+        parts |= {made: sent, f"{made}/content": f"{sent}/schema", f"{made}/content/json_schema": f"{sent}/schema"}
+    return parts
 
 
 def _dump(value: object) -> str:

@@ -9,6 +9,7 @@ import attrs
 from structout.errors import GrammarError
 from structout.parsing.json_text import JsonText, read_json
 from structout.parsing.limits import DEFAULT_LIMITS, SpecLimits
+from structout.parsing.places import Place, Placed, value_of
 from structout.parsing.problems import child, describe, invalid, quote, quote_all, suggestion, unsupported
 from structout.parsing.rebase import rebase
 from structout.parsing.texts import check_text
@@ -35,12 +36,20 @@ class _Function:
     parameters: object
     pointer: str
 
+    @property
+    def place(self) -> Place:
+        """Where its parameters stand; itself where they are left out."""
+        return Place(self.pointer, {}) if self._left_out else Place(child(self.pointer, "parameters"))
+
+    @property
+    def _left_out(self) -> bool:
+        return self.parameters is None or (isinstance(self.parameters, dict) and not self.parameters)
+
     def read(self, limits: SpecLimits) -> Result[JsonText, GrammarError]:
         """Its parameters, which must be a schema that is an object; any object where there are none."""
         pointer = child(self.pointer, "parameters")
         what = f"the schema of the parameters of {quote(self.name)}"
-        left_out = self.parameters is None or (isinstance(self.parameters, dict) and not self.parameters)
-        schema = _NO_PARAMETERS if left_out else self.parameters
+        schema = _NO_PARAMETERS if self._left_out else self.parameters
         read = read_json(schema, what=what, limits=limits, pointer=pointer)
         if isinstance(read, Ok) and not isinstance(read.value.value, dict):
             return invalid(f"{what} must be an object, not {describe(read.value.value)}", pointer=pointer)
@@ -63,6 +72,14 @@ def parse_tools(
     array of ``{"name", "parameters"}``, one at least, and one at most where ``parallel_tool_calls`` is false.
     ``pointer`` is where the three fields stand.
     """
+    forced = placed_tools(tools, tool_choice, parallel_tool_calls=parallel_tool_calls, limits=limits, pointer=pointer)
+    return forced.map(value_of)
+
+
+def placed_tools(
+    tools: object, tool_choice: object, *, parallel_tool_calls: object, limits: SpecLimits, pointer: str
+) -> Result[Placed[JsonSchema] | None, GrammarError]:
+    """`parse_tools`, and where the parameters stand that the schema is made of."""
     place = child(pointer, "tool_choice")
     if tool_choice is None:
         return Ok(None)
@@ -153,7 +170,7 @@ def _distinct(functions: list[_Function]) -> Result[tuple[_Function, ...], Gramm
     return Ok(tuple(functions))
 
 
-def _call_of(name: str, tools: object, limits: SpecLimits, pointer: str) -> Result[JsonSchema, GrammarError]:
+def _call_of(name: str, tools: object, limits: SpecLimits, pointer: str) -> Result[Placed[JsonSchema], GrammarError]:
     match _functions(tools, limits, child(pointer, "tools"), others_too=True):
         case Err() as failed:
             return failed
@@ -161,17 +178,22 @@ def _call_of(name: str, tools: object, limits: SpecLimits, pointer: str) -> Resu
             pass
     for function in functions:
         if function.name == name:
-            return function.read(limits).map(lambda parameters: JsonSchema(parameters.text))
+            return _arguments(function, limits)
     names = tuple(function.name for function in functions)
     message = f"tool_choice names {quote(name)}, which is not a function in tools{suggestion(name, names)}"
     hint = f"The functions are {quote_all(names, 'and')}" if names else "Give at least one function in tools"
     return invalid(message, pointer=child(pointer, "tool_choice"), keyword="tool_choice", hint=hint)
 
 
+def _arguments(function: _Function, limits: SpecLimits) -> Result[Placed[JsonSchema], GrammarError]:
+    return function.read(limits).map(lambda parameters: Placed(JsonSchema(parameters.text), function.place))
+
+
 def _any_call(
     functions: tuple[_Function, ...], at_most_one: bool, limits: SpecLimits, place: str
-) -> Result[JsonSchema, GrammarError]:
+) -> Result[Placed[JsonSchema], GrammarError]:
     definitions: dict[str, Any] = {}
+    parts: dict[str, str] = {}
     dialects: set[str] = set()
     for index, function in enumerate(functions):
         match function.read(limits):
@@ -181,6 +203,7 @@ def _any_call(
                 dialects.add(_take_dialect(parameters.value))
                 name = f"parameters_{index}"
                 definitions[name] = rebase(parameters.value, f"/$defs/{name}")
+                parts |= {f"/$defs/{name}{inside}": outside for inside, outside in function.place.parts.items()}
     if len(dialects) > 1:
         message = f"the parameters of the functions are in more than one dialect: {quote_all(sorted(dialects), 'and')}"
         hint = 'Give all of them the same "$schema"'
@@ -188,7 +211,7 @@ def _any_call(
     calls = [_call(function.name, name) for function, name in zip(functions, definitions, strict=True)]
     text = json.dumps(_list_of(calls, definitions, dialects.pop(), at_most_one), ensure_ascii=False)
     checked = check_text(text, what="the schema of all calls", limits=limits, pointer=place)
-    return checked.and_then(lambda text: Ok(JsonSchema(text)))
+    return checked.map(lambda text: Placed(JsonSchema(text), Place(place, parts)))
 
 
 def _list_of(

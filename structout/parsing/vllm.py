@@ -10,6 +10,7 @@ from structout.errors import GrammarError
 from structout.parsing.fields import STRUCTURED_OUTPUTS, STRUCTURED_OUTPUTS_OPTIONS
 from structout.parsing.limits import DEFAULT_LIMITS, SpecLimits
 from structout.parsing.objects import members, only_one
+from structout.parsing.places import Place, Placed
 from structout.parsing.problems import child, describe, invalid, quote, quote_all, suggestion, unsupported
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, JsonObject, JsonSchema, Policy, Whitespace
@@ -55,10 +56,10 @@ def parse_structured_outputs(
     """
     if value is None:
         return Ok(None)
-    match parse_constraint(value, limits=limits, pointer=pointer):
+    match placed_constraint(value, limits=limits, pointer=pointer):
         case Err() as failed:
             return failed
-        case Ok(spec) if spec is not None:
+        case Ok(Placed(spec)):
             options = parse_options(value, pointer=pointer)
             return options.and_then(functools.partial(Options.apply, spec=spec, pointer=pointer))
         case Ok():
@@ -71,8 +72,10 @@ def only_options(pointer: str) -> Err[GrammarError]:
     return invalid(message, pointer=pointer, hint=f"Give {quote_all(_CONSTRAINTS)} as well")
 
 
-def parse_constraint(value: object, *, limits: SpecLimits, pointer: str) -> Result[GrammarSpec | None, GrammarError]:
-    """The constraint without the options; None if there are only options."""
+def placed_constraint(
+    value: object, *, limits: SpecLimits, pointer: str
+) -> Result[Placed[GrammarSpec] | None, GrammarError]:
+    """The constraint without the options, and where it stands; None if there are only options."""
     match _members(value, pointer):
         case Err() as failed:
             return failed
@@ -152,16 +155,16 @@ def parse_whitespace_pattern(value: object, *, pointer: str) -> Result[Options, 
     )
 
 
-def parse_backend_of(value: object, *, pointer: str) -> Result[str | None, GrammarError]:
+def placed_backend_of(value: object, *, pointer: str) -> Result[Placed[str] | None, GrammarError]:
     """The backend that ``structured_outputs`` names."""
     given = _members(value, pointer)
-    return given.and_then(lambda given: parse_backend(given.get("backend"), pointer=child(pointer, "backend")))
+    return given.and_then(lambda given: placed_backend(given.get("backend"), pointer=child(pointer, "backend")))
 
 
 _BACKEND_ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def parse_backend(value: object, *, pointer: str) -> Result[str | None, GrammarError]:
+def placed_backend(value: object, *, pointer: str) -> Result[Placed[str] | None, GrammarError]:
     """The id of a backend; null and vLLM's word "auto" are None."""
     if value is None:
         return Ok(None)
@@ -169,4 +172,4 @@ def parse_backend(value: object, *, pointer: str) -> Result[str | None, GrammarE
         found = quote(value) if isinstance(value, str) else describe(value)
         message = f"{found} cannot be the id of a backend"
         return invalid(message, pointer=pointer, keyword="backend", hint="Use an id such as xgrammar, or leave it out")
-    return Ok(None if value == "auto" else value)
+    return Ok(None if value == "auto" else Placed(value, Place(pointer)))

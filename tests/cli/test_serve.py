@@ -21,6 +21,15 @@ def test_a_port_that_is_taken_is_said_before_anything_is_loaded(option: str) -> 
     assert "cannot be listened on: Address already in use" in result.stderr
 
 
+def test_one_port_for_both_is_said_before_anything_is_loaded() -> None:
+    result = serve("--model", "./nowhere", "--port", "8123", "--grpc-port", "8123")
+    assert result.exit_code == 2
+    assert "--port and --grpc-port are both 8123" in result.stderr
+    assert "or 0 for one that is free" in result.stderr
+    result = serve("--model", "./nowhere", "--port", "0", "--grpc-port", "0")
+    assert "nowhere has no config.json" in result.stderr
+
+
 def test_grpc_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else find_spec(name))

@@ -24,11 +24,19 @@ REFUSED: Final = {
 }
 
 
-def load(server: ServeProcess, folder: Path, fields: Mapping[str, Any], count: int, **backend: Any) -> Any:
-    """What ``guidellm run`` reports of ``count`` requests with these fields; ``backend`` is more of its settings."""
+def load(
+    server: ServeProcess, folder: Path, fields: Mapping[str, Any], count: int, tokens: int | None = None, **backend: Any
+) -> Any:
+    """What ``guidellm run`` reports of ``count`` requests with these fields, for answers of so many tokens if that is
+    said; ``backend`` is more of its settings."""
     prompts, report = folder / "prompts.csv", folder / "report.json"
     with prompts.open("w", newline="") as file:
-        csv.writer(file).writerows([["prompt"], *([f"Is {number} even?"] for number in range(count))])
+        rows = [{"prompt": f"Is {number} even?", "output_tokens_count": tokens} for number in range(count)]
+        writer = csv.DictWriter(
+            file, ("prompt", "output_tokens_count")[: 1 if tokens is None else 2], extrasaction="ignore"
+        )
+        writer.writeheader()
+        writer.writerows(rows)
     asks = {"kind": "openai_http", "target": server.address, "model": "smollm2", "max_tokens": 16, **backend}
     # What is synthetic is cut by a tokenizer; prompts from a file need none, nor any network.
     options = {
@@ -75,6 +83,23 @@ def test_completions_that_do_not_stream(server: ServeProcess, tmp_path: Path) ->
     assert counts(benchmark) == (20, 0, 0)
     outputs = {request["output"] for request in benchmark["requests"]["successful"]}
     assert outputs <= {'{"even":true}', '{"even":false}'}
+
+
+@pytest.mark.parametrize(
+    ("fields", "request_format"), [({"min_tokens": 9}, "/v1/chat/completions"), ({}, "/v1/completions")]
+)
+def test_answers_of_a_length_that_is_given(
+    server: ServeProcess, tmp_path: Path, fields: Mapping[str, Any], request_format: str
+) -> None:
+    benchmark = load(server, tmp_path, fields, 10, 9, request_format=request_format)
+    assert counts(benchmark) == (10, 0, 0)
+    assert [request["output_tokens"] for request in benchmark["requests"]["successful"]] == [9] * 10
+
+
+def test_a_grammar_bounds_the_length_that_is_given(server: ServeProcess, tmp_path: Path) -> None:
+    benchmark = load(server, tmp_path, CHOICE, 10, 9)
+    assert counts(benchmark) == (10, 0, 0)
+    assert {request["output"] for request in benchmark["requests"]["successful"]} <= {"yes", "no"}
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -118,17 +118,15 @@ def test_a_stop_string(seen: Seen) -> None:
 @pytest.mark.parametrize(
     ("what", "code", "param"),
     [
-        ("schema", "invalid_spec", "/properties/age/type"),
-        ("regex", "invalid_spec", None),
-        ("backend", "unavailable", None),
+        ("schema", "invalid_spec", "/response_format/json_schema/schema/properties/age/type"),
+        ("regex", "invalid_spec", "/structured_outputs/regex"),
+        ("backend", "unavailable", "/structured_outputs/backend"),
         ("model", "unavailable", "/model"),
         ("field", "unsupported", "/logit_bias"),
         ("value", "invalid_spec", "/top_p"),
     ],
 )
-def test_a_request_that_cannot_be_served_raises_before_any_chunk(
-    seen: Seen, what: str, code: str, param: str | None
-) -> None:
+def test_a_request_that_cannot_be_served_raises_before_any_chunk(seen: Seen, what: str, code: str, param: str) -> None:
     for error in seen["errors"][what]:
         assert (error["raised"], error["status"], error["type"]) == ("BadRequestError", 400, "invalid_request_error")
         assert (error["code"], error["param"], error["chunks"]) == (code, param, 0)

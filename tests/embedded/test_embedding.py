@@ -96,21 +96,82 @@ STEP = 2 * POOLED_PART
 """Tokens a step, of which embeddings get two while there are others."""
 
 
+def no_time() -> float:
+    """A clock by which nothing takes any time."""
+    return 0.0
+
+
 def test_many_prompts_leave_room_for_who_decodes_in_every_step() -> None:
     runner = ScriptedRunner(max_rows=4, max_len=24)
-    engine = engine_of(runner, step_tokens=STEP)
+    engine = engine_of(runner, step_tokens=STEP, clock=no_time)
     engine.add(text([1], "text", max_tokens=20)).unwrap()
     engine.step()
     engine.add(embed(range(9), "first")).unwrap()
     engine.add(embed(range(5), "second")).unwrap()
     steps, computed = [], []
-    for _ in range(7):
+    for _ in range(8):
         before = runner.prefilled
         steps.append([event.request_id for event in engine.step().events])
         computed.append(runner.prefilled - before)
-    assert [events.count("text") for events in steps] == [1] * 7
-    assert computed == [2] * 7
-    assert [[id for id in events if id != "text"] for events in steps] == [[]] * 4 + [["first"], [], ["second"]]
+    assert [events.count("text") for events in steps] == [1] * 8
+    assert computed == [2, 2, 2, 2, 1, 2, 2, 1], "a chunk of one of them in each"
+    assert [[id for id in events if id != "text"] for events in steps] == [[]] * 4 + [["first"], [], [], ["second"]]
+    engine.close()
+
+
+class Timed(ScriptedRunner):
+    """A model by whose clock its calls take what they are said to take, in seconds."""
+
+    def __init__(self, decode_s: float, pooled_s: float) -> None:
+        super().__init__(max_rows=4)
+        self.decode_s, self.pooled_s = decode_s, pooled_s
+        self.now = self.pooling_s = 0.0
+
+    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+        self.now += self.decode_s
+        return super().decode(tokens)
+
+    def prefill_pooled(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
+        self.now += self.pooled_s
+        self.pooling_s += self.pooled_s
+        return super().prefill_pooled(row, tokens, start)
+
+
+COSTS = st.floats(0.001, 1.0)
+TINY = 1e-9
+
+
+@settings(max_examples=60)
+@given(COSTS, COSTS, st.lists(st.integers(1, 30), min_size=1, max_size=8))
+def test_beside_who_decodes_they_have_half_of_the_time_whatever_costs_what(
+    decode_s: float, pooled_s: float, lengths: list[int]
+) -> None:
+    """No more, but for a chunk; and no less, but for a step, unless they have one in each."""
+    runner = Timed(decode_s, pooled_s)
+    engine = engine_of(runner, step_tokens=STEP, clock=lambda: runner.now)
+    engine.add(text([1], "text", max_tokens=60, stop_token_ids=())).unwrap()
+    engine.step()
+    for index, length in enumerate(lengths):
+        engine.add(embed(range(length), f"vector {index}")).unwrap()
+    for step in range(1, 59):
+        engine.step()
+        others_s = step * decode_s
+        assert runner.pooling_s <= others_s + pooled_s + TINY
+        wanted = engine.unfinished > 1
+        assert not wanted or runner.pooling_s >= min(others_s - 2 * decode_s, step * pooled_s) - TINY
+    engine.close()
+
+
+def test_who_waits_for_a_row_that_they_hold_holds_them_up_in_no_way() -> None:
+    runner = Timed(1.0, 1.0)
+    engine = Engine(runner, ManualService(), step_tokens=STEP, kv_tokens=64, clock=lambda: runner.now)
+    for index in range(4):
+        engine.add(embed(range(40), f"vector {index}")).unwrap()
+    engine.step()
+    engine.add(text([1] * 30, "text", max_tokens=2)).unwrap()
+    for _ in range(200):
+        engine.step()
+    assert engine.unfinished == 0
     engine.close()
 
 

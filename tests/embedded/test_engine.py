@@ -1,6 +1,7 @@
 """The embedded engine, driven by a scripted model: every request ends once, rightly, whatever happens to the others."""
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ from engine_adapter.embedded.request import (
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReason
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.sampling.batch import SamplingBatch
-from structout import Choice, Err, ErrorKind, Ok, Status
+from structout import Choice, Err, ErrorKind, GrammarError, Ok, Status
 from structout.backend import BitmaskRow
 from structout.compile import CompileService, Pending
 from structout.constraint import AfterTokens, AtOffset
@@ -149,6 +150,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "backend": (5, ["trie"], Foreign()),
     "stop_token_ids": (5, (256.0,), (True,), (-HUGE,), Foreign()),
     "stop": (None, "ab", 5, ("",), ("a" * 257,), ("\ud800",), (1,), ("a",) * 17, (Foreign(),), Foreign()),
+    "ignore_eos": (None, 1, "yes", Foreign()),
     "include_stop": (None, 1, "yes", Foreign()),
     "activation": (5, (1, 2), Foreign()),
     "deadline_s": ("1", NAN, float("inf"), 0, -1.0, True, HUGE, Foreign()),
@@ -618,6 +620,48 @@ def test_mistake_two_fields_for_three_states(state: State, to: State) -> None:
     else:
         with pytest.raises(ValueError, match="cannot move"):
             moved(state, to)
+
+
+@attrs.frozen
+class HeldService:
+    """A compile service for one grammar, which is ready when the test says so."""
+
+    vocabulary = BYTES
+    pending: Pending[Grammar] = attrs.field(factory=Pending)
+
+    def submit(
+        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
+    ) -> Pending[Grammar]:
+        return self.pending
+
+
+WAKERS: dict[str, Callable[[Engine, Pending[Grammar]], object]] = {
+    "wake": lambda engine, pending: engine.wake(),
+    "a request": lambda engine, pending: engine.add(Request(id="b", prompt=(1,))),
+    "an abort": lambda engine, pending: engine.abort("a"),
+    "a grammar": lambda engine, pending: pending.settle(Err(GrammarError(kind=ErrorKind.UNSUPPORTED, message="no"))),
+}
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("waker", WAKERS)
+def test_whoever_waits_without_a_time_out_misses_nothing(waker: str, is_first: bool) -> None:
+    """Neither what happens meanwhile nor what has happened just before."""
+    service = HeldService()
+    engine = Engine(ScriptedRunner(), service)
+    engine.add(Request(id="a", prompt=(1,), spec=Choice(("x",)))).unwrap()
+    engine.step()
+    assert not engine.wait_for_work(0), "it is blocked; and it was told of the request"
+    has_work: list[bool] = []
+    waiting = threading.Thread(target=lambda: has_work.append(engine.wait_for_work()), daemon=True)
+    if is_first:
+        WAKERS[waker](engine, service.pending)
+    waiting.start()
+    if not is_first:
+        WAKERS[waker](engine, service.pending)
+    waiting.join(60)
+    assert has_work == [waker != "wake"]
+    engine.close()
 
 
 def test_mistake_an_error_output_before_the_state_changed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,14 @@ class Filler:
 
 
 @attrs.frozen
+class Ends:
+    counts: Mapping[str, int]
+
+    def outcomes(self) -> Mapping[str, int]:
+        return self.counts
+
+
+@attrs.frozen
 class End:
     """A compile's end."""
 
@@ -122,7 +130,10 @@ def test_what_is_watched_is_added_up(prometheus: CollectorRegistry) -> None:
     metrics.watch(service=service(3, 1, 10, 5, 100), sandbox=Sandbox(2), filler=Filler(7), blocked=blocked)
     metrics.watch(service=service(4, 0, 1, 1, 11), sandbox=Sandbox(1), filler=Filler(1), blocked=range(2))
     blocked.append(0)
+    metrics.watch(ends=Ends({"ok": 3, "dead_end": 1}))
+    metrics.watch(ends=Ends({"ok": 1, "cancelled": 2}))
     assert samples(prometheus, "structout_queue_depth") == {"quick": 7, "heavy": 1}
+    assert samples(prometheus, "structout_requests_total") == {"ok": 4, "dead_end": 1, "cancelled": 2}
     singles = {
         "structout_cache_hits_total": 11,
         "structout_cache_misses_total": 6,
@@ -139,7 +150,9 @@ def exposed() -> set[str]:
     """The names that a scrape has."""
     prometheus = CollectorRegistry()
     metrics = Metrics(prometheus)
-    metrics.watch(service=service(1, 1, 1, 1, 1), sandbox=Sandbox(1), filler=Filler(1), blocked=())
+    metrics.watch(
+        service=service(1, 1, 1, 1, 1), sandbox=Sandbox(1), filler=Filler(1), blocked=(), ends=Ends({"ok": 1})
+    )
     metrics.structout_compile_finished(End("trie", None, "plain"))
     metrics.waited(0.0, None)
     families = text_string_to_metric_families(generate_latest(prometheus).decode())

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import attrs
 import httpx2 as httpx
 import torch
 from prometheus_client import CollectorRegistry
@@ -61,6 +62,21 @@ class NeverReady:
     ) -> Pending[Grammar]:
         pending: Pending[Grammar] = Pending()
         self.submitted.put_nowait(pending)
+        return pending
+
+
+@attrs.frozen
+class FailingService:
+    """A compile service that refuses everything with one error."""
+
+    error: GrammarError
+    vocabulary = BYTES
+
+    def submit(
+        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
+    ) -> Pending[Grammar]:
+        pending: Pending[Grammar] = Pending()
+        pending.settle(Err(self.error))
         return pending
 
 

@@ -3,10 +3,12 @@
 import json
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+import torch
 from hypothesis import given
 
 from engine_adapter.embedded.engine import Engine
@@ -23,15 +25,35 @@ from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.http.responses.request import ResponseRequest
 from engine_adapter.serve.running import RunningEngine
 from structout import Err, ErrorKind, GrammarError, Ok
-from structout.errors import CONSEQUENCES
+from structout.errors import CONSEQUENCES, Fault
 from structout.parsing.fields import CARRIERS, OBJECT_FIELDS
-from tests.fakes import BYTES
-from tests.serve.support import ByteTokenizer, client_of, client_to, guarded, post, scripted_engine, served_by
+from tests.fakes import BYTES, EOS
+from tests.scripted import ScriptedRunner
+from tests.serve.support import (
+    ByteTokenizer,
+    FailingService,
+    client_of,
+    client_to,
+    guarded,
+    post,
+    scripted_engine,
+    served_by,
+)
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0}
-FUNCTION = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+RESPONSES = "/v1/responses"
+SCHEMA_OF_A_CHAT = "/response_format/json_schema/schema"
+
+
+def function(name: str, parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+FUNCTION = function("look", {"type": "object"})
+CALL = {"type": "function", "function": {"name": "look"}}
+GO = {"type": "function", "name": "go"}
 
 
 def chat(**fields: Any) -> dict[str, Any]:
@@ -101,6 +123,30 @@ def test_min_tokens_keeps_a_text_from_ending_early() -> None:
     assert reply["usage"]["completion_tokens"] >= 25
 
 
+class WantsToEnd(ScriptedRunner):
+    """A model that always says EOS, or "a" if it may not."""
+
+    def logits_of(self, tokens: Sequence[int]) -> torch.Tensor:
+        logits = torch.zeros(self.logit_width)
+        logits[EOS], logits[ord("a")] = 9.0, 1.0
+        return logits
+
+
+@pytest.mark.parametrize(("path", "body"), [(CHAT, chat()), (COMPLETIONS, {"prompt": "ab", "temperature": 0})])
+def test_ignore_eos_makes_a_text_as_long_as_it_may_be(path: str, body: dict[str, Any]) -> None:
+    def told(**fields: Any) -> tuple[int, str]:
+        reply = post(path, {**body, **fields}, engine=scripted_engine(WantsToEnd())).json()
+        return reply["usage"]["completion_tokens"], reply["choices"][0]["finish_reason"]
+
+    assert told(ignore_eos=True, max_tokens=9) == (9, "length")
+    assert told(ignore_eos=True, max_tokens=9, min_tokens=9, stop=None) == (9, "length")
+    assert told(ignore_eos=False, max_tokens=9, min_tokens=3) == (4, "stop")
+    choice = {"choice": ["a", "aaaa"]}
+    assert told(structured_outputs=choice, max_tokens=9) == (2, "stop")
+    assert told(ignore_eos=True, structured_outputs=choice, max_tokens=9) == (5, "stop")
+    assert told(ignore_eos=True, structured_outputs=choice, max_tokens=3) == (3, "length")
+
+
 def test_log_probabilities_are_those_of_the_tokens() -> None:
     choice = post(CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=3)).json()["choices"][0]
     content = choice["logprobs"]["content"]
@@ -125,7 +171,7 @@ def test_what_is_impossible_is_written_as_a_number() -> None:
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
 
-REFUSED: list[tuple[str, Any, str | None]] = [
+REFUSED: list[tuple[str, Any, str]] = [
     (CHAT, b"{", ""),
     (CHAT, b'{"messages": "\xff"}', ""),
     (CHAT, [], ""),
@@ -143,13 +189,19 @@ REFUSED: list[tuple[str, Any, str | None]] = [
     (CHAT, chat(temperature="1"), "/temperature"),
     (CHAT, chat(temperature=True), "/temperature"),
     (CHAT, chat(temperature=-1), "/temperature"),
-    (CHAT, chat(extra_body={"min_p": 7}), "/min_p"),
+    (CHAT, chat(extra_body={"min_p": 7}), "/extra_body/min_p"),
+    (CHAT, chat(extra_body={"top_logprobs": 1}), "/extra_body/top_logprobs"),
+    (CHAT, chat(sampling_params={"stop": [""]}), "/sampling_params/stop"),
+    (CHAT, chat(sampling_params={"n": 0}, extra_body={"n": 0}), "/extra_body/n"),
+    (CHAT, chat(extra_body={"logit_bias": {"1": 1}}), "/extra_body/logit_bias"),
     (CHAT, chat(top_p=0), "/top_p"),
     (CHAT, chat(seed=2**63), "/seed"),
     (CHAT, chat(max_tokens=0), "/max_tokens"),
     (CHAT, chat(max_tokens=1, max_completion_tokens=2), "/max_tokens"),
     (CHAT, chat(min_tokens=2, max_tokens=1), "/min_tokens"),
     (CHAT, chat(stop=5), "/stop"),
+    (CHAT, chat(ignore_eos="yes"), "/ignore_eos"),
+    (CHAT, chat(ignore_eos=1), "/ignore_eos"),
     (CHAT, chat(stop=["a", 5]), "/stop/1"),
     (CHAT, chat(stop=[""]), "/stop"),
     (CHAT, chat(top_logprobs=1), "/top_logprobs"),
@@ -160,7 +212,15 @@ REFUSED: list[tuple[str, Any, str | None]] = [
     (CHAT, chat(tools=[FUNCTION], tool_choice={"type": "function", "function": {"name": "go"}}), "/tool_choice"),
     (CHAT, chat(structured_outputs={"regex": "(", "choice": ["a"]}), "/structured_outputs"),
     (CHAT, chat(structured_outputs={"choice": ["a"], "backend": "Nowhere"}), "/structured_outputs/backend"),
-    (CHAT, chat(structured_outputs={"choice": ["refuse"]}), None),
+    (CHAT, chat(structured_outputs={"choice": ["refuse"]}), "/structured_outputs/choice"),
+    (CHAT, chat(structured_outputs={"choice": ["a"], "backend": "nobody"}), "/structured_outputs/backend"),
+    (CHAT, chat(guided_regex="(", guided_decoding_backend="nobody"), "/guided_decoding_backend"),
+    (CHAT, chat(structured_outputs={"regex": "("}), "/structured_outputs/regex"),
+    (CHAT, chat(extra_body={"guided_regex": "("}), "/extra_body/guided_regex"),
+    (CHAT, chat(response_format={"type": "json_object"}), "/response_format"),
+    (CHAT, chat(response_format={"type": "json_schema", "json_schema": {"schema": {}}}), SCHEMA_OF_A_CHAT),
+    (CHAT, chat(tools=[FUNCTION], tool_choice=CALL), "/tools/0/function/parameters"),
+    (CHAT, chat(tools=[FUNCTION], tool_choice="required"), "/tools"),
     (CHAT, chat(temprature=0), "/temprature"),
     (CHAT, chat(responce_format={}), "/responce_format"),
     (COMPLETIONS, {}, "/prompt"),
@@ -176,7 +236,7 @@ REFUSED: list[tuple[str, Any, str | None]] = [
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(("path", "body", "pointer"), REFUSED, ids=str)
-def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: str | None, is_stream: bool) -> None:
+def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: str, is_stream: bool) -> None:
     """In a stream too, as a plain reply."""
     response = post(path, {**body, "stream": is_stream} if isinstance(body, dict) else body)
     error = response.json()["error"]
@@ -185,6 +245,56 @@ def test_what_is_wrong_is_refused_with_its_place(path: str, body: Any, pointer: 
     assert error["param"] == pointer
     assert error["type"] == "invalid_request_error"
     assert ErrorKind(error["code"])
+
+
+SCHEMA: dict[str, Any] = {"properties": {"a": {"pattern": "("}}}
+"""With something wrong in it, as the next test has it."""
+
+BAD_SCHEMAS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        CHAT,
+        chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}),
+        SCHEMA_OF_A_CHAT,
+    ),
+    (CHAT, chat(structured_outputs={"json": SCHEMA}), "/structured_outputs/json"),
+    (CHAT, chat(structured_outputs={"json": json.dumps(SCHEMA)}), "/structured_outputs/json"),
+    (CHAT, chat(tools=[FUNCTION, function("go", SCHEMA)], tool_choice=GO), "/tools/1/function/parameters"),
+    (COMPLETIONS, {"prompt": "a", "extra_body": {"guided_json": SCHEMA}}, "/extra_body/guided_json"),
+    (
+        RESPONSES,
+        {"input": "a", "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
+        "/text/format/schema",
+    ),
+    (
+        RESPONSES,
+        {"input": "a", "tools": [{"type": "function", "name": "go", "parameters": SCHEMA}], "tool_choice": GO},
+        "/tools/0/parameters",
+    ),
+]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize(("path", "body", "place"), BAD_SCHEMAS, ids=str)
+def test_what_a_backend_finds_wrong_is_found_in_the_request(path: str, body: Any, place: str, is_stream: bool) -> None:
+    """Where it is, if a backend says where; else the field of the constraint; none if it is not their fault."""
+    for fault, pointer, param in (
+        (Fault.CALLER, "/properties/a/pattern", f"{place}/properties/a/pattern"),
+        (Fault.CALLER, "", place),
+        (Fault.CALLER, None, place),
+        (Fault.SERVICE, None, None),
+    ):
+        error = GrammarError(kind=ErrorKind.TIMED_OUT, fault=fault, message="it is bad", pointer=pointer)
+        engine = Engine(ScriptedRunner(), FailingService(error))
+        response = post(path, {**body, "stream": is_stream}, engine=engine)
+        assert response.status_code == error.consequence.http_status
+        assert response.json()["error"]["param"] == param
+
+
+def test_of_all_functions_that_may_be_called_the_one_at_fault_is_named() -> None:
+    error = GrammarError(kind=ErrorKind.UNSUPPORTED, message="no", pointer="/$defs/parameters_1/properties/a/pattern")
+    body = chat(tools=[FUNCTION, function("go", SCHEMA)], tool_choice="required")
+    response = post(CHAT, body, engine=Engine(ScriptedRunner(), FailingService(error)))
+    assert response.json()["error"]["param"] == "/tools/1/function/parameters/properties/a/pattern"
 
 
 READERS: list[tuple[Reader[Asked], type[GenerationRequest], dict[str, Any]]] = [
@@ -207,6 +317,13 @@ def test_a_field_that_is_not_supported_is_refused_unless_it_changes_nothing(
     refused = read({**body, name: "something"}, served, "id")
     assert isinstance(refused, Err)
     assert (refused.error.kind, refused.error.pointer) == (ErrorKind.UNSUPPORTED, f"/{name}")
+
+
+def test_a_part_of_a_message_that_is_no_text_is_unsupported() -> None:
+    part = {"type": "image_url", "image_url": {"url": "u"}}
+    error = post(CHAT, chat(messages=[{"role": "user", "content": [part]}])).json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported", "/messages/0/content/0/type")
+    assert error["message"] == "messages.0.content.0.type: \"image_url\" is not supported (it can be 'text')"
 
 
 def test_what_cannot_matter_passes() -> None:

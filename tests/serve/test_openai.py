@@ -93,7 +93,7 @@ def test_a_grammar_that_cannot_be_is_an_error_of_the_clients_own(client: openai.
         client.chat.completions.create(
             model="smollm2", messages=MESSAGES, stream=is_stream, extra_body={"structured_outputs": {"regex": "(a"}}
         )
-    assert caught.value.code == "invalid_spec"
+    assert (caught.value.code, caught.value.param) == ("invalid_spec", "/structured_outputs/regex")
 
 
 def test_sigterm_lets_a_stream_finish() -> None:

@@ -240,7 +240,11 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     (asked(tools=[{"type": "web_search"}]), "/tools/0/type"),
     (asked(tool_choice="required"), "/tools"),
     (asked(tools=[LOOK], tool_choice={"type": "function", "name": "go"}), "/tool_choice"),
-    (asked(structured_outputs={"choice": ["refuse"]}), None),
+    (asked(structured_outputs={"choice": ["refuse"]}), "/structured_outputs/choice"),
+    (asked(structured_outputs={"choice": ["a"], "backend": "nobody"}), "/structured_outputs/backend"),
+    (asked(text={"format": {"type": "json_schema", "name": "a", "schema": {}}}), "/text/format/schema"),
+    (asked(tools=[LOOK], tool_choice={"type": "function", "name": "look"}), "/tools/0/parameters"),
+    (asked(tools=[LOOK], tool_choice="required"), "/tools"),
     (asked(previous_response_id="resp_1"), "/previous_response_id"),
     (asked(background=True), "/background"),
     (asked(conversation="conv_1"), "/conversation"),
@@ -252,11 +256,46 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(("body", "pointer"), REFUSED, ids=str)
-def test_what_is_wrong_is_refused_with_its_place(body: dict[str, Any], pointer: str | None, is_stream: bool) -> None:
+def test_what_is_wrong_is_refused_with_its_place(body: dict[str, Any], pointer: str, is_stream: bool) -> None:
     response = post(PATH, {**body, "stream": is_stream})
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, pointer)
     assert CONSEQUENCES[ErrorKind(error["code"])]
+
+
+UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
+    (asked(input=[{"role": "user", "content": "hi"}, {"type": kind, "call_id": "c", "output": "x"}]), "/input/1/type")
+    for kind in ("function_call_output", "item_reference", "reasoning", "one of tomorrow")
+]
+UNSUPPORTED += [
+    (
+        asked(input=[{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]),
+        "/input/0/content/0/type",
+    ),
+    (asked(tools=[{"type": "web_search"}]), "/tools/0/type"),
+    (asked(text={"verbosity": "low"}), "/text/verbosity"),
+]
+
+
+@pytest.mark.parametrize(("body", "pointer"), UNSUPPORTED, ids=str)
+def test_what_others_may_serve_is_unsupported_and_no_mistake(body: dict[str, Any], pointer: str) -> None:
+    error = post(PATH, body).json()["error"]
+    assert (error["code"], error["type"], error["param"]) == ("unsupported", "invalid_request_error", pointer)
+    assert "is not supported (it can be '" in error["message"]
+
+
+@pytest.mark.parametrize("item", [{"role": "king", "content": "hi"}, {"type": 5, "role": "user", "content": "hi"}, 5])
+def test_what_nobody_may_serve_is_a_mistake(item: Any) -> None:
+    error = post(PATH, asked(input=[item])).json()["error"]
+    assert error["code"] == "invalid_spec"
+    assert error["param"].startswith("/input/0")
+
+
+def test_ignore_eos_makes_a_text_as_long_as_it_may_be() -> None:
+    body = asked(structured_outputs={"choice": ["a", "aaaa"]}, ignore_eos=True)
+    reply = post(PATH, {**body, "max_output_tokens": 3}).json()
+    assert (reply["status"], reply["usage"]["output_tokens"]) == ("incomplete", 3)
+    assert post(PATH, body).json()["output"][0]["content"][0]["text"] == "aaaa"
 
 
 def test_one_that_leaves_a_stream_aborts_its_generation() -> None:

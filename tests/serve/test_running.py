@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from engine_adapter.embedded.engine import GrammarService
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Outcome
 from engine_adapter.sampling import SamplingParams
@@ -17,10 +18,12 @@ from structout import Choice, ErrorKind
 from structout.errors import Fault
 from tests.scripted import ScriptedRunner
 from tests.serve.support import (
+    GUARD_S,
     BreakingEngine,
     GatedRunner,
     NeverReady,
     all_of,
+    compile_service,
     ends_once,
     guarded,
     running,
@@ -181,6 +184,52 @@ def test_what_has_not_finished_within_the_grace_fails_with_the_cause() -> None:
     [failed] = guarded(main)
     assert isinstance(failed, Failed)
     assert failed.error.consequence.http_status == 503
+
+
+class Sleeper(BreakingEngine):
+    """Tells that it is about to wait for work; nobody may wake it in vain, or wait for a time."""
+
+    def __init__(self, runner: ScriptedRunner, service: GrammarService) -> None:
+        super().__init__(runner, service)
+        self.waits = threading.Semaphore(0)
+
+    def wait_for_work(self, timeout_s: float | None = None) -> bool:
+        assert timeout_s is None
+        if not self.has_work:
+            self.waits.release()
+        return super().wait_for_work()
+
+
+def test_an_engine_with_nothing_to_do_is_closed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not left behind by a shutdown that waits for it in vain."""
+    inner = Sleeper(ScriptedRunner(), compile_service())
+
+    async def main() -> None:
+        async with running(inner) as engine:
+            assert await asyncio.to_thread(inner.waits.acquire, timeout=GUARD_S)
+            await engine.close(0.0)
+
+    guarded(main)
+    assert not caplog.records
+    inner.close()
+
+
+def test_a_grammar_that_becomes_ready_wakes_an_engine_that_sleeps() -> None:
+    service = NeverReady()
+    inner = Sleeper(ScriptedRunner(), service)
+
+    async def main() -> list[Outcome]:
+        async with running(inner) as engine:
+            asking = asyncio.ensure_future(all_of(engine.outcomes(picky("a", "x"))))
+            pending = await service.submitted.get()
+            while not (engine.under_way()[0].state == "blocked" and not inner.has_work):
+                await asyncio.sleep(0)
+            pending.settle(compile_service().compile(Choice(("x",))))
+            return await asking
+
+    end = guarded(main)[-1]
+    assert isinstance(end, Finished)
+    assert end.text == "x"
 
 
 def test_an_engine_that_was_never_started_can_be_closed() -> None:

@@ -1,5 +1,6 @@
 """Prompts as a tokenizer and its chat template lay them out."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -59,9 +60,18 @@ def test_what_a_template_refuses_is_said_and_what_is_wrong_with_it_is_not(role: 
     assert refused.error.detail
 
 
-def test_many_threads_may_ask_at_once() -> None:
-    prompts = TokenizerPrompts(tokenizer())
-    texts = [f"text {number} " * 50 for number in range(64)]
+def test_threads_share_a_tokenizer_also_where_using_it_changes_it() -> None:
+    """One that comes with truncation and padding is rid of both when it is first used: here by all at once."""
+    made, alone = tokenizer(), TokenizerPrompts(tokenizer())
+    made.backend_tokenizer.enable_truncation(4)
+    made.backend_tokenizer.enable_padding(length=9)
+    prompts, begin = TokenizerPrompts(made), threading.Barrier(8)
+    texts = [f"text {number} " * 5_000 for number in range(8)]
+
+    def ask(text: str) -> tuple[object, object]:
+        begin.wait()
+        return prompts.of_text(text), prompts.of_chat([says("user", text)], None)
+
     with ThreadPoolExecutor(8) as pool:
-        several = list(pool.map(prompts.of_text, texts))
-    assert several == list(map(prompts.of_text, texts))
+        several = list(pool.map(ask, texts))
+    assert several == [(alone.of_text(text), alone.of_chat([says("user", text)], None)) for text in texts]

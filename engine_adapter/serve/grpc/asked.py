@@ -4,19 +4,22 @@ An error's ``pointer`` names the field of the message that is at fault, as the m
 the .proto file.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import attrs
 from google.protobuf.message import Message
 
 from engine_adapter.embedded.request import Request
-from engine_adapter.outcome import internal_error
+from engine_adapter.outcome import Failed, Terminal, internal_error
 from engine_adapter.sampling import SamplingParams
+from engine_adapter.serve.places import Places
 from engine_adapter.serve.served import unknown_model
-from structout import parsing
 from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
+from structout.parsing import Placed
+from structout.parsing.fields import STRUCTURED_OUTPUTS
+from structout.parsing.limits import DEFAULT_LIMITS
 from structout.parsing.problems import quote
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
@@ -65,12 +68,16 @@ class Asked:
     Attributes:
         request: of one sample; `sampled` makes ``n`` of it.
         n: how many answers.
-        pointers: where the message has what the engine calls by other names.
+        places: where the message has what an error may be about.
     """
 
     request: Request
     n: int
-    pointers: Mapping[str, str]
+    places: Places
+
+    def judged(self, end: Terminal) -> Terminal:
+        """An end as the client is told it: an error points into the message."""
+        return Failed(self.places.located(end.error)) if isinstance(end, Failed) else end
 
 
 @attrs.frozen
@@ -120,12 +127,6 @@ def invalid(message: str, path: str, hint: str | None = None) -> GrammarError:
     return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, pointer=pointer, hint=hint)
 
 
-def located(error: GrammarError, pointers: Mapping[str, str]) -> GrammarError:
-    """An error of the engine's or the sampler's field, pointing at the message's field that it came from."""
-    pointer = pointers.get(error.keyword or "")
-    return error if error.pointer is not None or pointer is None else attrs.evolve(error, pointer=pointer)
-
-
 def sequences(number: int, path: str) -> Result[int, GrammarError]:
     """How many answers are asked for; 0 is one."""
     if number > MAX_SEQUENCES:
@@ -155,37 +156,28 @@ def sampling(pointers: Mapping[str, str], **fields: object) -> Result[SamplingPa
     """The sampler's parameters; an error points at the message's field."""
     match SamplingParams.parse(**fields):
         case Err(error):
-            return Err(located(error, pointers))
+            return Err(Places(fields=pointers).located(error))
         case Ok() as parsed:
             return parsed
 
 
 def stops(model: Model, given: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
-    """The tokens that end the text: the model's own, unless they are to be ignored, and those that are given."""
+    """The tokens that end the text whatever the model's own do: those that are given, and its own unless they are to be
+    ignored."""
     own = () if ignore_eos else model.vocabulary.eos_token_ids
     return (*own, *given)
 
 
-_Constructor: TypeAlias = Callable[[object, str], Result[GrammarSpec, GrammarError]]
-
-_CONSTRUCTORS: Final[Mapping[str, _Constructor]] = MappingProxyType(
-    {
-        "json": lambda value, pointer: parsing.json_schema(value, pointer=pointer),
-        "json_schema": lambda value, pointer: parsing.json_schema(value, pointer=pointer),
-        "regex": lambda value, pointer: parsing.regex(value, pointer=pointer),
-        "grammar": lambda value, pointer: parsing.grammar(value, pointer=pointer),
-        "json_object": lambda value, pointer: parsing.json_object(value, pointer=pointer),
-        "structural_tag": lambda value, pointer: parsing.structural_tag(value, pointer=pointer),
-        "choice": lambda value, pointer: parsing.choice(value, pointer=f"{pointer}/choices"),
-    }
-)
+_READERS: Final = MappingProxyType({**STRUCTURED_OUTPUTS, "json_schema": STRUCTURED_OUTPUTS["json"]})
 """By the name of the field, in either dialect."""
 
 
-def constraint(message: Message, oneof: str, path: str) -> Result[GrammarSpec | None, GrammarError]:
+def constraint(message: Message, oneof: str, path: str) -> Result[Placed[GrammarSpec] | None, GrammarError]:
     """The spec in a message's ``oneof``; None if no field of it is set. ``path`` leads to the message."""
     name = message.WhichOneof(oneof)
     if name is None:
         return Ok(None)
-    value = getattr(message, name)
-    return _CONSTRUCTORS[name](list(value.choices) if name == "choice" else value, f"/{path}/{name}")
+    value, pointer = getattr(message, name), f"/{path}/{name}"
+    if name == "choice":
+        value, pointer = list(value.choices), f"{pointer}/choices"
+    return _READERS[name](value, limits=DEFAULT_LIMITS, pointer=pointer)

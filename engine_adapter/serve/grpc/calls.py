@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
 from engine_adapter.outcome import Aborted, Failed, internal_error
-from engine_adapter.serve.grpc.asked import Asked, Model, located
+from engine_adapter.serve.grpc.asked import Asked, Model
 from engine_adapter.serve.grpc.status import metadata_of, status_of
 from engine_adapter.serve.samples import SampleOutcome, sample_ids, sampled
 from engine_adapter.serve.served import ServedModel
@@ -126,16 +126,22 @@ class Calls:
         with self._entered(request_id) as call:
             if call is None:
                 message_ = "there is a request with this id already"
-                return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message_, pointer="/request_id")
+                error = GrammarError(kind=ErrorKind.INVALID_SPEC, message=message_, pointer="/request_id")
+                return self._refused(request_id, error)
             # On another thread: a long text or schema takes its time, and the other calls' tokens do not wait for it.
             match await asyncio.to_thread(method.read, message, self._served, request_id):
                 case Err(error):
-                    return error
+                    return self._refused(request_id, error)
                 case Ok(asked):
                     pass
             replies = method.replies(message, asked, self._served)
             failed = await self._run(call, asked, replies, send)
             return await _excuse(failed, asked, replies, context, send)
+
+    def _refused(self, request_id: str, error: GrammarError) -> GrammarError:
+        """Counts a call that does not come to the engine."""
+        self._served.running.ends.add(request_id, Failed(error))
+        return error
 
     @contextmanager
     def _entered(self, request_id: str) -> Iterator[_Call | None]:
@@ -157,7 +163,7 @@ class Calls:
         async with aclosing(self._outcomes(call, asked)) as outcomes:
             async for each in outcomes:
                 if isinstance(each.outcome, Failed):
-                    failed[each.index] = located(each.outcome.error, asked.pointers)
+                    failed[each.index] = each.outcome.error
                 for reply in replies.of(each):
                     await send(reply)
         return failed
@@ -168,7 +174,8 @@ class Calls:
                 yield SampleOutcome(index, Aborted())
             return
         call.samples = asked.n
-        async with aclosing(sampled(self._served.running, asked.request, asked.n)) as outcomes:
+        outcomes = sampled(self._served.running, asked.request, asked.n, judged=asked.judged)
+        async with aclosing(outcomes):
             async for each in outcomes:
                 yield each
 

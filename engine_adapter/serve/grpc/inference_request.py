@@ -21,7 +21,9 @@ from engine_adapter.serve.grpc.asked import (
     unsupported,
 )
 from engine_adapter.serve.grpc.inference_pb2 import GenerateRequest, ResponseOptions
+from engine_adapter.serve.places import Places
 from structout.errors import GrammarError
+from structout.parsing.places import value_of
 from structout.result import Err, Ok, Result
 
 DEFAULT_MAX_TOKENS: Final = 20
@@ -83,7 +85,7 @@ def read(message: GenerateRequest, model: Model, request_id: str) -> Result[Aske
         _sampling(message),
         constraint(message.decoding, "structured_output", "decoding"),
     ):
-        case Ok(n), Ok(prompt), Ok(chosen), Ok(spec):
+        case Ok(n), Ok(prompt), Ok(chosen), Ok(placed):
             stopping = message.stopping
             request = Request(
                 id=request_id,
@@ -91,13 +93,15 @@ def read(message: GenerateRequest, model: Model, request_id: str) -> Result[Aske
                 max_tokens=stopping.max_new_tokens or DEFAULT_MAX_TOKENS,
                 min_tokens=stopping.min_new_tokens,
                 sampling=chosen,
-                spec=spec,
+                spec=value_of(placed),
                 stop_token_ids=stops(model, stopping.stop_token_ids, ignore_eos=stopping.ignore_eos),
+                ignore_eos=stopping.ignore_eos,
                 stop=tuple(stopping.stop_strings),
                 include_stop=stopping.include_stop_strings,
             )
             prompt_field = {"prompt": "/text"} if message.HasField("text") else {}
-            return Ok(Asked(request, n, {**POINTERS, **prompt_field}))
+            places = Places(fields={**POINTERS, **prompt_field}, constraint=placed)
+            return Ok(Asked(request, n, places))
         case results:
             return next(each for each in results if isinstance(each, Err))
 

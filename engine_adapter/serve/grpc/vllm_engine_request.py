@@ -20,7 +20,9 @@ from engine_adapter.serve.grpc.asked import (
     stops,
     unsupported,
 )
+from engine_adapter.serve.places import Places
 from structout.errors import GrammarError
+from structout.parsing.places import value_of
 from structout.result import Err, Ok, Result
 
 _ONE_ENGINE: Final = "leave it out: there is one engine only"
@@ -75,20 +77,22 @@ def read(message: GenerateRequest, model: Model, request_id: str) -> Result[Aske
         _sampling(given),
         constraint(given, "constraint", "sampling_params"),
     ):
-        case Ok(n), Ok(prompt), Ok(chosen), Ok(spec):
+        case Ok(n), Ok(prompt), Ok(chosen), Ok(placed):
             request = Request(
                 id=request_id,
                 prompt=prompt,
                 max_tokens=given.max_tokens if given.HasField("max_tokens") else model.max_len,
                 min_tokens=given.min_tokens,
                 sampling=chosen,
-                spec=spec,
+                spec=value_of(placed),
                 stop_token_ids=stops(model, given.stop_token_ids, ignore_eos=given.ignore_eos),
+                ignore_eos=given.ignore_eos,
                 stop=tuple(given.stop),
                 include_stop=given.include_stop_str_in_output,
             )
             prompt_field = {"prompt": "/text"} if message.HasField("text") else {}
-            return Ok(Asked(request, n, {**POINTERS, **prompt_field}))
+            places = Places(fields={**POINTERS, **prompt_field}, constraint=placed)
+            return Ok(Asked(request, n, places))
         case results:
             return next(each for each in results if isinstance(each, Err))
 

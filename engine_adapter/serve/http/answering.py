@@ -10,9 +10,11 @@ from contextlib import aclosing
 from typing import Final, TypeAlias
 
 import attrs
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from engine_adapter.outcome import Delta, Failed, Finished, internal_error
+from engine_adapter.outcome import Delta, Failed, Finished, Terminal, internal_error
+from engine_adapter.serve.ends import Ends
 from engine_adapter.serve.http.asking import Asked, EventWriter
 from engine_adapter.serve.http.errors import error_response, log_error
 from engine_adapter.serve.running import RunningEngine
@@ -24,27 +26,51 @@ Send: TypeAlias = Callable[[Response], Awaitable[None]]
 
 
 async def answer(asked: Asked, send: Send, *, running: RunningEngine) -> None:
-    """Answers one request. Cancelled, it aborts what runs for it."""
-    async with aclosing(judged(asked, running)) as outcomes:
-        if asked.is_stream:
-            await _stream(asked, outcomes, send)
-        else:
-            await send(await _whole(asked, outcomes))
+    """Answers one request. Cancelled, it aborts what runs for it. If writing the reply raises, which is a bug, all
+    samples have failed."""
+    verdict = Verdict(asked, running.ends)
+    async with aclosing(told(asked, running, verdict)) as outcomes:
+        try:
+            if asked.is_stream:
+                await _stream(Stream.of(asked, verdict), outcomes, send)
+            else:
+                await send(await _whole(asked, outcomes))
+        except ClientDisconnect:
+            raise
+        except Exception as exc:
+            verdict.disown(internal_error(exc))
+            raise
 
 
-async def judged(asked: Asked, running: RunningEngine) -> AsyncGenerator[SampleOutcome, None]:
-    """What the samples say, with pointers into the client's request; a text that fits no reply is a failure."""
-    async with aclosing(sampled(running, asked.request, asked.n)) as outcomes:
+@attrs.define(eq=False)
+class Verdict:
+    """A `Judge` of one request's samples, also of a request whose reply cannot be told."""
+
+    asked: Asked
+    ends: Ends
+    finished: int = 0
+    error: GrammarError | None = None
+
+    def __call__(self, end: Terminal) -> Terminal:
+        verdict = self.asked.judged(end) if self.error is None else Failed(self.error)
+        self.finished += isinstance(verdict, Finished)
+        return verdict
+
+    def disown(self, error: GrammarError) -> None:
+        """Makes failures of all samples that have not failed: those that have ended, and those that will."""
+        self.error = error
+        while self.finished:
+            self.finished -= 1
+            self.ends.correct(self.asked.request.id, error)
+
+
+async def told(asked: Asked, running: RunningEngine, verdict: Verdict) -> AsyncGenerator[SampleOutcome, None]:
+    """What the samples say, as the client is told it; the operator is told of failures here."""
+    async with aclosing(sampled(running, asked.request, asked.n, judged=verdict)) as outcomes:
         async for each in outcomes:
-            match each.outcome:
-                case Failed(error):
-                    log_error(error, asked.request.id)
-                    yield attrs.evolve(each, outcome=Failed(asked.located(error)))
-                case Finished() as finished if (unfit := asked.form.judge(finished)) is not None:
-                    log_error(unfit, asked.request.id)
-                    yield attrs.evolve(each, outcome=Failed(unfit))
-                case _:
-                    yield each
+            if isinstance(each.outcome, Failed):
+                log_error(each.outcome.error, asked.request.id)
+            yield each
 
 
 async def _whole(asked: Asked, outcomes: AsyncIterator[SampleOutcome]) -> Response:
@@ -64,13 +90,14 @@ class Stream:
     """One stream: what its samples have said, and who writes it."""
 
     asked: Asked
+    verdict: Verdict
     samples: Samples
     writer: EventWriter
 
     @classmethod
-    def of(cls, asked: Asked) -> "Stream":
+    def of(cls, asked: Asked, verdict: Verdict) -> "Stream":
         """One that has not begun."""
-        return cls(asked, Samples.of(asked.n), asked.form.stream(asked))
+        return cls(asked, verdict, Samples.of(asked.n), asked.form.stream(asked))
 
     def take(self, each: SampleOutcome) -> bytes:
         self.samples.take(each)
@@ -99,11 +126,11 @@ class Stream:
         except Exception as exc:  # a bug: the status is sent, so it can only be told like any failure
             error = internal_error(exc)
             log_error(error, self.asked.request.id)
+            self.verdict.disown(error)
             yield self.writer.broken(error)
 
 
-async def _stream(asked: Asked, outcomes: AsyncIterator[SampleOutcome], send: Send) -> None:
-    stream = Stream.of(asked)
+async def _stream(stream: Stream, outcomes: AsyncIterator[SampleOutcome], send: Send) -> None:
     opening = await stream.opening(outcomes)
     if isinstance(opening, GrammarError):
         return await send(error_response(opening))

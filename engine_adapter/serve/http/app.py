@@ -47,7 +47,7 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
     generate = functools.partial(answer, running=served.running)
-    embed = EmbeddingsAnswerer(Embedder(served.running))
+    embed = EmbeddingsAnswerer(Embedder(served.running), served.running.ends)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", Endpoint(served, read_chat, generate), methods=["POST"]),

@@ -6,14 +6,16 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from engine_adapter.embedded.request import Request
-from engine_adapter.outcome import Finished
+from engine_adapter.outcome import Failed, Finished, Terminal
 from engine_adapter.sampling import SamplingParams
-from engine_adapter.serve.http.body import read_fields
+from engine_adapter.serve.http.body import read_fields, rooted
 from engine_adapter.serve.http.requests import GenerationRequest, ModelRequest
+from engine_adapter.serve.places import Places
 from engine_adapter.serve.samples import SampleOutcome, Samples
 from engine_adapter.serve.served import ServedModel, unknown_model
 from structout.errors import GrammarError
-from structout.parsing import parse_request, requested_backend
+from structout.parsing import placed_backend, placed_request
+from structout.parsing.places import value_of
 from structout.parsing.problems import child, quote
 from structout.result import Err, Ok, Result
 
@@ -61,7 +63,7 @@ class Asked:
         model: what the reply calls the model.
         is_stream: whether they come as server-sent events.
         form: what the reply looks like.
-        places: pointers of the fields that the engine may find fault with, by its own names for them.
+        places: where the client's request has what an error may be about.
     """
 
     request: Request
@@ -69,12 +71,16 @@ class Asked:
     model: str
     is_stream: bool
     form: Form
-    places: Mapping[str, str]
+    places: Places
 
-    def located(self, error: GrammarError) -> GrammarError:
-        """The error with a pointer into the client's request, if it names a field of the engine's."""
-        place = self.places.get(error.keyword or "")
-        return error if place is None or error.pointer is not None else attrs.evolve(error, pointer=place)
+    def judged(self, end: Terminal) -> Terminal:
+        """An end as the client is told it: an error points into the request; a text that fits no reply is a failure."""
+        match end:
+            case Failed(error):
+                return Failed(self.places.located(error))
+            case Finished() as finished if (unfit := self.form.judge(finished)) is not None:
+                return Failed(unfit)
+        return end
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +91,7 @@ class Wanted:
         prompt: token ids.
         max_tokens: most tokens of an answer.
         form: what the reply looks like.
-        places: see `Asked`; of those fields that have other names here, or other places.
+        places: pointers of the fields that have other names here than in the engine, or other places, by its names.
         logprobs: how many alternatives to report at each token; None for no log-probabilities at all.
         stop: what ends an answer.
         n: how many answers.
@@ -107,10 +113,10 @@ def asked(
     body: Mapping[str, Any], fields: GenerationRequest, wanted: Wanted, served: ServedModel, request_id: str
 ) -> Result[Asked, GrammarError]:
     """Puts it together; the constraint and its backend are read by `structout.parsing` alone."""
-    match parse_request(body), requested_backend(body), _sampling(fields, wanted):
+    match placed_request(body), placed_backend(body), _sampling(fields, wanted):
         case (Err() as failed, _, _) | (_, Err() as failed, _) | (_, _, Err() as failed):
             return failed
-        case Ok(spec), Ok(backend), Ok(sampling):
+        case Ok(constraint), Ok(backend), Ok(sampling):
             pass
     request = Request(
         id=request_id,
@@ -118,8 +124,14 @@ def asked(
         max_tokens=wanted.max_tokens,
         min_tokens=fields.min_tokens or 0,
         sampling=sampling,
-        spec=spec,
+        spec=value_of(constraint),
         stop=wanted.stop,
+        ignore_eos=bool(fields.ignore_eos),
+        backend=value_of(backend),
+    )
+    places = Places(
+        fields={name: rooted(body, place) for name, place in {**_PLACES, **wanted.places}.items()},
+        constraint=constraint,
         backend=backend,
     )
     return Ok(
@@ -129,7 +141,7 @@ def asked(
             model=served.name,
             is_stream=bool(fields.stream),
             form=wanted.form,
-            places={**_PLACES, **wanted.places},
+            places=places,
         )
     )
 

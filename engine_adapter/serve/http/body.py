@@ -10,13 +10,17 @@ from structout.errors import ErrorKind, GrammarError
 from structout.parsing.fields import CARRIERS
 from structout.parsing.json_text import read_json
 from structout.parsing.limits import SpecLimits
-from structout.parsing.problems import child, describe
+from structout.parsing.problems import child, describe, quote
 from structout.result import Err, Ok, Result
 
 MAX_BODY_BYTES: Final = 16 * 2**20
 """Most bytes of a request's body."""
 
 _LIMITS: Final = SpecLimits(max_text_bytes=MAX_BODY_BYTES, max_depth=96)
+
+_OPEN: Final = (["type"], ["verbosity"])
+"""Fields that have more values in the APIs whose requests are read here, and new ones now and then: one that is not
+known is valid, but not supported."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -60,6 +64,16 @@ def flattened(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for layer in (*carried, body) for name, value in layer.items()}
 
 
+def rooted(body: Mapping[str, Any], pointer: str) -> str:
+    """A pointer into the `flattened` fields as one into the body: what a carrier brings stands in it."""
+    field = "/" + pointer[1:].partition("/")[0]
+    layers = [("", body), *((child("", name), body.get(name)) for name in reversed(CARRIERS))]
+    for place, layer in layers:
+        if pointer and isinstance(layer, Mapping) and field in (child("", name) for name in layer):
+            return place + pointer
+    return pointer
+
+
 def _from_validation(exc: ValidationError, fields: Mapping[str, Any]) -> GrammarError:
     """The first thing that pydantic found, in our terms."""
     first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -67,6 +81,10 @@ def _from_validation(exc: ValidationError, fields: Mapping[str, Any]) -> Grammar
     reason = first["msg"][:1].lower() + first["msg"][1:]
     if first["type"] == "missing":
         return _invalid(f"{path[-1]} is missing", child("", *path))
+    if first["type"] == "literal_error" and path[-1:] in _OPEN and isinstance(value := _value(fields, path), str):
+        message = f"{'.'.join(map(str, path))}: {quote(value)} is not supported"
+        hint = reason.replace("input should be", "it can be")
+        return _error(ErrorKind.UNSUPPORTED, message, child("", *path), hint)
     where = ".".join(map(str, path)) or "the request"
     return _invalid(f"{where}: {reason}", child("", *path))
 
@@ -89,6 +107,16 @@ def _path(loc: Sequence[str | int], fields: Mapping[str, Any]) -> list[str | int
     return path
 
 
+def _value(fields: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        fields = fields[step]
+    return fields
+
+
 def _invalid(message: str, pointer: str) -> GrammarError:
+    return _error(ErrorKind.INVALID_SPEC, message, pointer)
+
+
+def _error(kind: ErrorKind, message: str, pointer: str, hint: str | None = None) -> GrammarError:
     keyword = pointer.rpartition("/")[2] or None
-    return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, pointer=pointer, keyword=keyword)
+    return GrammarError(kind=kind, message=message, pointer=pointer, keyword=keyword, hint=hint)

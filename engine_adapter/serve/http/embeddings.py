@@ -13,11 +13,12 @@ from starlette.responses import Response
 
 from engine_adapter.embedded.admission import objection
 from engine_adapter.embedded.request import Request
-from engine_adapter.outcome import Finished
+from engine_adapter.outcome import Failed, Finished, internal_error
 from engine_adapter.serve.embedding import Embedder, Failure
+from engine_adapter.serve.ends import Ends
 from engine_adapter.serve.http.answering import Send
 from engine_adapter.serve.http.asking import JsonObject, read_for
-from engine_adapter.serve.http.body import flattened
+from engine_adapter.serve.http.body import flattened, rooted
 from engine_adapter.serve.http.errors import error_response, log_error
 from engine_adapter.serve.http.requests import ModelRequest, Prompt
 from engine_adapter.serve.served import ServedModel
@@ -58,6 +59,7 @@ class AskedEmbeddings:
         model: what the reply calls the model.
         is_base64: whether vectors are the base64 of their numbers, float32, the lowest byte first.
         is_one: whether the input is one prompt and no list.
+        field: the pointer of the input.
     """
 
     id: str
@@ -65,10 +67,11 @@ class AskedEmbeddings:
     model: str
     is_base64: bool
     is_one: bool
+    field: str
 
     def place(self, index: int) -> str:
-        """The pointer of an input."""
-        return "/input" if self.is_one else child("/input", index)
+        """The pointer of one of the inputs."""
+        return self.field if self.is_one else child(self.field, index)
 
 
 def read_embeddings(
@@ -90,6 +93,7 @@ def read_embeddings(
         model=served.name,
         is_base64=fields.encoding_format == "base64",
         is_one=_is_one(given["input"]),
+        field=rooted(body, "/input"),
     )
     error = _unfit(asked, served)
     return Ok(asked) if error is None else Err(error)
@@ -109,7 +113,9 @@ def _unfit(asked: AskedEmbeddings, served: ServedModel) -> GrammarError | None:
     if sum(len(request.prompt) for request in asked.requests) > MAX_TOKENS:
         message = f"the inputs have more than {MAX_TOKENS:,} tokens together"
         hint = "send them in several requests"
-        return GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, pointer="/input", keyword="input", hint=hint)
+        return GrammarError(
+            kind=ErrorKind.TOO_COMPLEX, message=message, pointer=asked.field, keyword="input", hint=hint
+        )
     for index, request in enumerate(asked.requests):
         if error := objection(request, served.vocabulary, max_len=served.max_len):
             return attrs.evolve(error, pointer=asked.place(index), keyword="input")
@@ -121,17 +127,29 @@ class EmbeddingsAnswerer:
     """Answers requests for embeddings, each whole or with the error of the first input that failed."""
 
     embedder: Embedder
+    ends: Ends
 
     async def __call__(self, asked: AskedEmbeddings, send: Send) -> None:
         match await self.embedder.embed(asked.requests):
             case Ok(ends):
-                # On another thread: a long reply is a million numbers to write.
-                content = await asyncio.to_thread(_written, asked, ends)
-                await send(Response(content, media_type="application/json"))
-            case Err(Failure(error, index)):
+                await send(Response(await self._written(asked, ends), media_type="application/json"))
+            case Err(Failure(error, None)):
                 log_error(error, asked.id)
-                place = None if index is None else asked.place(index)
-                await send(error_response(attrs.evolve(error, pointer=error.pointer or place)))
+                self.ends.add(asked.id, Failed(error))
+                await send(error_response(error))
+            case Err(Failure(error, int(index))):
+                log_error(error, asked.id)
+                await send(error_response(attrs.evolve(error, pointer=asked.place(index))))
+
+    async def _written(self, asked: AskedEmbeddings, ends: list[Finished]) -> bytes:
+        """The reply. What is raised, which is a bug, is the failure of all inputs."""
+        try:
+            # On another thread: a long reply is a million numbers to write.
+            return await asyncio.to_thread(_written, asked, ends)
+        except Exception as exc:
+            for request in asked.requests:
+                self.ends.correct(request.id, internal_error(exc))
+            raise
 
 
 def _written(asked: AskedEmbeddings, ends: list[Finished]) -> bytes:

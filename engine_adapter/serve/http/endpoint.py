@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from engine_adapter.outcome import Failed, internal_error
 from engine_adapter.serve.http.answering import Send as Respond
-from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body
+from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body, rooted
 from engine_adapter.serve.http.errors import error_response, log_error
 from engine_adapter.serve.served import ServedModel
 from structout.errors import ErrorKind, GrammarError
@@ -81,11 +81,20 @@ class Endpoint(Generic[A]):
                 await exchange.respond(error_response(error))
 
     def _read(self, body: bytes, request_id: str) -> A | GrammarError:
-        match read_body(body).and_then(lambda fields: self.read(fields, self.served, request_id)):
+        match read_body(body):
+            case Err(error):
+                return error
+            case Ok(fields):
+                pass
+        try:
+            read = self.read(fields, self.served, request_id)
+        except Exception as exc:
+            return internal_error(exc)
+        match read:
             case Ok(asked):
                 return asked
             case Err(error):
-                return error
+                return error if error.pointer is None else attrs.evolve(error, pointer=rooted(fields, error.pointer))
 
 
 @attrs.define(eq=False)

@@ -26,11 +26,12 @@ class ModelRequest(Strict):
 
 
 class GenerationRequest(ModelRequest):
-    """What all that generates has in common. ``seed``, ``top_k``, ``min_p`` and ``min_tokens`` are extensions where
-    OpenAI's API does not have them."""
+    """What all that generates has in common. ``seed``, ``top_k``, ``min_p``, ``min_tokens`` and ``ignore_eos`` are
+    extensions where OpenAI's API does not have them."""
 
     stream: bool | None = None
     min_tokens: int | None = Field(None, ge=0)
+    ignore_eos: bool | None = None
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None

@@ -14,6 +14,7 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as smg
 
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.serve.grpc.inference_pb2 import (
+    DecodingParameters,
     FinishInfo,
     GenerateRequest,
     RandomSampling,
@@ -22,16 +23,15 @@ from engine_adapter.serve.grpc.inference_pb2 import (
 from engine_adapter.serve.grpc.inference_pb2_grpc import InferenceStub
 from engine_adapter.serve.running import RunningEngine
 from structout import ErrorKind, GrammarError, Status
-from structout.compile import CompileService, Pending
+from structout.compile import CompileService
 from structout.discovery import discover
 from structout.errors import CONSEQUENCES, Fault
 from structout.grammar import Grammar
 from structout.result import Err, Result
-from structout.spec import GrammarSpec
 from tests.fakes import BYTES, TrieMatcher, TriePlugin, trie_info
 from tests.scripted import ScriptedRunner
 from tests.serve.grpc.support import BytePrompts, Ending, Served, heard, served
-from tests.serve.support import GUARD_S, GatedRunner, NeverReady, guarded, scripted_engine
+from tests.serve.support import GUARD_S, FailingService, GatedRunner, NeverReady, guarded, scripted_engine
 
 CHOICES: Final = ["yes", "no"]
 METHODS: Final = ("Generate", "GenerateStream", "VllmEngine.Generate", "VllmEngine.Generate, whole")
@@ -54,21 +54,6 @@ def call(server: Served, method: str, *, request_id: str = "", choices: Sequence
     return getattr(server.inference, method)(asked)
 
 
-@attrs.frozen
-class FailingService:
-    """A compile service that refuses everything with one error."""
-
-    error: GrammarError
-    vocabulary = BYTES
-
-    def submit(
-        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
-    ) -> Pending[Grammar]:
-        pending: Pending[Grammar] = Pending()
-        pending.settle(Err(self.error))
-        return pending
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_before_the_first_token_a_failure_is_the_tables_status_and_nothing_else(method: str) -> None:
     async def main() -> None:
@@ -80,8 +65,53 @@ def test_before_the_first_token_a_failure_is_the_tables_status_and_nothing_else(
                     await server.is_idle()
                 assert replies == []
                 assert end.code.name == CONSEQUENCES[kind][fault].grpc_code
-                assert end.details == "why (at /a); try"
-                assert end.error == attrs.evolve(error, detail=None)
+                field = "sampling_params" if method.startswith("VllmEngine") else "decoding"
+                assert end.details == f"why (at /{field}/choice/choices/a); try"
+                assert end.error == attrs.evolve(error, pointer=f"/{field}/choice/choices/a", detail=None)
+
+    guarded(main)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_call_is_counted_as_it_ended_also_where_it_never_came_to_the_engine(method: str) -> None:
+    async def main() -> None:
+        async with served() as server:
+            await heard(call(server, method, request_id="refused", choices=[""]))
+            await heard(call(server, method, request_id="failed", choices=["raise"]))
+            await heard(call(server, method, choices=CHOICES))
+            ends = server.model.running.ends
+            assert ends.counts() == {"finished": 1, "aborted": 0, "failed": 2}
+            assert [each.request_id for each in ends.failures()] == ["failed", "refused"]
+            assert ends.failures()[1].error.pointer
+
+    guarded(main)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_backend_finds_wrong_is_found_in_the_message(method: str) -> None:
+    """The place in a schema, or the field of the constraint as a whole; nothing where it is not the client's fault."""
+    schema = '{"properties": {"a": {"pattern": "("}}}'
+
+    async def main() -> None:
+        for fault, pointer, found in (
+            (Fault.CALLER, "/properties/a/pattern", "/properties/a/pattern"),
+            (Fault.CALLER, None, ""),
+            (Fault.SERVICE, None, None),
+        ):
+            error = GrammarError(kind=ErrorKind.TIMED_OUT, fault=fault, message="why", pointer=pointer)
+            async with served(Engine(ScriptedRunner(), FailingService(error))) as server:
+                if method.startswith("VllmEngine"):
+                    place, message = "/sampling_params/json_schema", smg.SamplingParams(json_schema=schema)
+                    calling = server.vllm_engine.Generate(smg.GenerateRequest(text="hi", sampling_params=message))
+                else:
+                    place, asked = (
+                        "/decoding/json",
+                        GenerateRequest(text="hi", decoding=DecodingParameters(json=schema)),
+                    )
+                    calling = getattr(server.inference, method)(asked)
+                _, end = await heard(calling)
+            assert end.error is not None
+            assert end.error.pointer == (None if found is None else place + found)
 
     guarded(main)
 

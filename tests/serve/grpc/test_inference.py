@@ -145,6 +145,8 @@ def test_a_constraint_holds_and_the_models_own_end_is_told_from_another() -> Non
     outputs = generate(choosing("yes", "no", stopping=stopping)).outputs
     assert outputs.text in ("yes", "no")
     assert outputs.finish_info.stop_token_id == 2
+    outputs = generate(choosing("yes", "yesyes", stopping=StoppingCriteria(ignore_eos=True))).outputs
+    assert (outputs.text, outputs.finish_info.eos_token_id) == ("yesyes", EOS)
 
 
 def test_a_stop_string_ends_the_text() -> None:
@@ -221,7 +223,6 @@ def test_many_calls_at_the_same_time_get_their_own_answers() -> None:
         (GenerateRequest(token_ids=TokenIds(ids=[9_999])), "/token_ids/ids"),
         (changed(SEEDED, stopping=StoppingCriteria(stop_strings=[""])), "/stopping/stop_strings"),
         (changed(SEEDED, stopping=StoppingCriteria(min_new_tokens=13)), "/stopping/min_new_tokens"),
-        (choosing("yes", stopping=StoppingCriteria(ignore_eos=True)), "/stopping/stop_token_ids"),
     ],
 )
 def test_what_is_refused_is_refused_with_a_pointer(message: GenerateRequest, pointer: str) -> None:

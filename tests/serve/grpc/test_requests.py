@@ -13,7 +13,7 @@ from engine_adapter.embedded.request import Request
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.serve.grpc import inference_pb2 as vllm
 from engine_adapter.serve.grpc import inference_request, vllm_engine_request
-from engine_adapter.serve.grpc.asked import MAX_SEQUENCES, Asked, Model, Unsupported, located
+from engine_adapter.serve.grpc.asked import MAX_SEQUENCES, Asked, Model, Unsupported
 from structout import Choice, Ebnf, Err, ErrorKind, JsonObject, JsonSchema, Lark, Ok, Regex, Result, StructuralTag
 from structout.errors import Fault, GrammarError
 from structout.spec import GrammarSpec
@@ -41,7 +41,7 @@ def check_what_is_read(read: Read, message: Any) -> None:
             assert asked.request.id == "id"
             assert 1 <= asked.n <= MAX_SEQUENCES
             if error := objection(asked.request, BYTES, max_len=MODEL.max_len):
-                assert names_a_field(message, located(error, asked.pointers).pointer or "/nowhere"), error
+                assert names_a_field(message, asked.places.located(error).pointer or "/nowhere"), error
         case Err(error) if error.kind is ErrorKind.ENGINE_FAILURE:
             assert "secret" not in str(error.to_json())
         case Err(error):
@@ -124,9 +124,11 @@ def test_everything_that_is_said_arrives() -> None:
 def test_a_model_whose_end_is_ignored_ends_at_what_is_given() -> None:
     stopping = vllm.StoppingCriteria(ignore_eos=True, stop_token_ids=[4])
     message = vllm.GenerateRequest(text="hi", stopping=stopping)
-    assert inference_request.read(message, MODEL, "a").unwrap().request.stop_token_ids == (4,)
+    request = inference_request.read(message, MODEL, "a").unwrap().request
+    assert (request.stop_token_ids, request.ignore_eos) == ((4,), True)
     other = smg.GenerateRequest(text="hi", sampling_params=smg.SamplingParams(ignore_eos=True))
-    assert vllm_engine_request.read(other, MODEL, "a").unwrap().request.stop_token_ids == ()
+    request = vllm_engine_request.read(other, MODEL, "a").unwrap().request
+    assert (request.stop_token_ids, request.ignore_eos) == ((), True)
 
 
 @pytest.mark.parametrize(

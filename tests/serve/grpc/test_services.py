@@ -122,6 +122,16 @@ def test_health_follows_the_engine(service: str) -> None:
     guarded(main)
 
 
+def test_the_newer_reflection_says_that_it_is_not_there_so_that_clients_ask_for_the_older() -> None:
+    async def main() -> grpc.StatusCode:
+        async with served() as server:
+            method = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+            call = server.channel.stream_stream(method, bytes, bytes)(iter([b""]))
+            return await call.code()
+
+    assert guarded(main) is grpc.StatusCode.UNIMPLEMENTED
+
+
 def test_reflection_lists_what_is_served_and_describes_it() -> None:
     async def main() -> list[Any]:
         async with served() as server:

@@ -21,13 +21,18 @@ _POINTERS: Final = {
 }
 
 
+_OF_THE_CHOICE: Final = ("decline", "spin", "empty")
+"""What is laid to the choice as a whole."""
+
+
 def cause_in(case: Case) -> Cause:
     """The cause of a case."""
     way, cell = case.way, case.cell
     if cell == Cell(Endpoint.INFERENCE, False, 3, Trouble.BAD_REQUEST):
         return Cause(ErrorKind.UNSUPPORTED, way.party, "/sampling/num_sequences")
     assert way.kind is not None
-    return Cause(way.kind, way.party, _POINTERS.get((way.deed, cell.endpoint)))
+    deed = "no option" if way.deed in _OF_THE_CHOICE else way.deed
+    return Cause(way.kind, way.party, _POINTERS.get((deed, cell.endpoint)))
 
 
 def check_failed(case: Case, told: Told) -> None:

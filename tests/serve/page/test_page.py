@@ -6,11 +6,14 @@ import re
 import threading
 from typing import Any
 
+import attrs
 import pytest
 
 from engine_adapter.embedded.engine import Engine
 from engine_adapter.outcome import Aborted, Failed, Finished, FinishReason, Usage
 from engine_adapter.serve.ends import KEPT, LONGEST, Ends
+from engine_adapter.serve.http import embeddings
+from engine_adapter.serve.http.completions import CompletionShape, CompletionStream
 from engine_adapter.serve.http.page.aside import Aside
 from engine_adapter.serve.http.page.requests import MAX_BODY_BYTES
 from engine_adapter.serve.http.page.sessions import Sessions
@@ -19,13 +22,14 @@ from engine_adapter.serve.http.page.tries import Tries, Wish
 from engine_adapter.serve.http.page.walk import Walk
 from structout import Err, ErrorKind, GrammarError, Ok, Result, Status, Vocabulary
 from structout.backend import BitmaskRow
-from structout.compile import CompileService
+from structout.compile import CompileService, Pending
 from structout.discovery import discover
-from structout.spec import Policy
+from structout.grammar import Grammar
+from structout.spec import GrammarSpec, Policy
 from tests.fakes import BYTES, EOS, TrieMatcher, TriePlugin, trie_grammar, trie_info
 from tests.scripted import ScriptedRunner
 from tests.serve.page.support import BACKENDS, Page, on_a_page, page_of, schema, texts
-from tests.serve.support import GUARD_S, GatedRunner, NeverReady, compile_service, guarded
+from tests.serve.support import GUARD_S, ByteTokenizer, GatedRunner, NeverReady, compile_service, guarded
 
 COMPLETIONS = "/v1/completions"
 
@@ -287,7 +291,7 @@ def test_requests_under_way_are_listed_with_their_states() -> None:
             said = await page.get("/page/requests")
             assert (said["under_way"], said["ended"]) == ([], {"finished": 1, "aborted": 0, "failed": 1})
             [failure] = said["failures"]
-            assert failure["error"] == refused.to_json()
+            assert failure["error"] == attrs.evolve(refused, pointer="/structured_outputs/choice/a").to_json()
 
     guarded(main)
 
@@ -313,6 +317,77 @@ def test_a_failed_request_is_counted_once_and_says_no_internals() -> None:
     on_a_page(main, Engine(ScriptedRunner(), compile_service()))
 
 
+@attrs.frozen
+class NoCalls:
+    """A compile service for whose grammars all calls of tools are a list with a number in it."""
+
+    vocabulary = BYTES
+
+    def submit(
+        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
+    ) -> Pending[Grammar]:
+        pending: Pending[Grammar] = Pending()
+        pending.settle(Ok(trie_grammar("[1]")))
+        return pending
+
+
+CALLS: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "hi"}],
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "tool_choice": "required",
+}
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_reply_that_is_no_use_to_its_endpoint_has_failed(is_stream: bool, n: int) -> None:
+    """Although the engine has finished it."""
+
+    async def main(page: Page) -> None:
+        body = {**CALLS, "stream": is_stream, "n": n}
+        response = await page.client.post("/v1/chat/completions", json=body)
+        assert response.json()["error"]["code"] == "unusable_response"
+        said = await page.get("/page/requests")
+        assert said["ended"] == {"finished": 0, "aborted": 0, "failed": n}
+        assert {each["error"]["kind"] for each in said["failures"]} == {"unusable_response"}
+        assert all(each["request_id"].startswith(response.headers["x-request-id"]) for each in said["failures"])
+
+    on_a_page(main, Engine(ScriptedRunner(), NoCalls()))
+
+
+BUGS: list[tuple[str, dict[str, Any], object, str]] = [
+    (COMPLETIONS, {"prompt": "a"}, CompletionShape, "choice"),
+    (COMPLETIONS, {"prompt": "a", "stream": True}, CompletionStream, "delta"),
+    (COMPLETIONS, {"prompt": "a", "stream": True}, CompletionStream, "end"),
+    (COMPLETIONS, {"prompt": "a", "stream": True, "n": 3, "max_tokens": 60}, CompletionStream, "delta"),
+    (COMPLETIONS, {"prompt": "a", "n": 3}, CompletionShape, "choice"),
+    (COMPLETIONS, {"prompt": "a"}, CompletionShape, "judge"),
+    ("/v1/embeddings", {"input": ["a", "b"]}, embeddings, "_embedding"),
+    ("/v1/embeddings", {"input": ["a"]}, ByteTokenizer, "of_text"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "owner", "name"), BUGS)
+def test_a_reply_that_a_bug_keeps_from_being_told_has_failed(
+    monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], owner: object, name: str
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("secret internals")
+
+    async def main(page: Page) -> None:
+        response = await page.client.post(path, json={**body, "model": "scripted"})
+        assert "engine_failure" in response.text
+        answers = len(body["input"]) if name == "_embedding" else body.get("n", 1)
+        while sum((said := await page.get("/page/requests"))["ended"].values()) < answers or said["under_way"]:
+            await asyncio.sleep(0.01)
+        assert said["ended"] == {"finished": 0, "aborted": 0, "failed": answers}
+        assert said["failures"][0]["error"]["kind"] == "engine_failure"
+        assert "secret" not in json.dumps(said)
+
+    monkeypatch.setattr(owner, name, broken)
+    on_a_page(main)
+
+
 def test_ends_are_counted_and_only_the_last_failures_are_kept_and_not_long_ones() -> None:
     ends = Ends()
     usage = Usage(prompt_tokens=1, completion_tokens=1)
@@ -322,6 +397,7 @@ def test_ends_are_counted_and_only_the_last_failures_are_kept_and_not_long_ones(
         error = GrammarError(kind=ErrorKind.INVALID_SPEC, message="m" * 9999, pointer="/p" * 9999, detail="secret")
         ends.add(f"{number}-{'i' * 9999}", Failed(error))
     assert ends.counts() == {"finished": 1, "aborted": 1, "failed": KEPT + 3}
+    assert ends.outcomes() == {"ok": 1, "cancelled": 1, "invalid_spec": KEPT + 3}
     failures = ends.failures()
     assert [int(each.request_id.partition("-")[0]) for each in failures] == list(range(KEPT + 2, 2, -1))
     for each in failures:

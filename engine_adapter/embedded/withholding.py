@@ -1,4 +1,5 @@
-"""A least number of tokens: until a sequence has them, its stop tokens are not to be sampled."""
+"""Stop tokens that a sequence is not to end with: any, before it has its least number of tokens; the model's own, where
+they are to be ignored."""
 
 import numpy as np
 import torch
@@ -8,18 +9,18 @@ from structout.backend import BitmaskRow
 
 
 def withhold_stops(sequence: Sequence, logits: torch.Tensor, bitmask_row: BitmaskRow | None) -> None:
-    """Changes a row of logits, or of the bitmask, so that the sequence does not end before it has ``min_tokens``.
+    """Changes a row of logits, or of the bitmask, so that the sequence does not end with a token that it withholds.
 
-    A grammar that allows nothing but the end has the last word: then the row stays as it is.
+    A grammar that allows nothing else has the last word: then the row stays as it is.
 
     Args:
         sequence: whose next token the rows decide.
         logits: floating point [logit_width], the caller's own to change.
         bitmask_row: int32 [bitmask width], likewise; None where no grammar constrains the token.
     """
-    if len(sequence.tokens) >= sequence.request.min_tokens:
+    stops = sorted(sequence.withheld)
+    if not stops:
         return
-    stops = sorted(sequence.stop_token_ids)
     if bitmask_row is None:
         logits[stops] = -torch.inf
         return
