@@ -92,7 +92,7 @@ class SamplingRows:
         settings = np.array([_settings(each) for each in params], dtype=_SETTINGS)
         so_far = so_far or [((), ())] * len(params)
         changes = [
-            TokenCounts(each, prompt).changes(output, len(output))
+            TokenCounts(each, prompt).changes(output, len(output)) if each.changes_logits else None
             for each, (prompt, output) in zip(params, so_far, strict=True)
         ]
         uniform_column = np.asarray(uniforms, dtype=np.float64)
@@ -135,7 +135,7 @@ class SamplingBatch:
         """
         # Whatever ``params`` may raise is raised before there is a slot that could get lost.
         settings, seed = np.array(_settings(params), dtype=_SETTINGS), params.seeded().seed
-        counts = TokenCounts(params, prompt) if params.penalizes or params.logit_bias else None
+        counts = TokenCounts(params, prompt) if params.changes_logits else None
         if not self._free:
             self._grow()
         slot = self._free.pop()

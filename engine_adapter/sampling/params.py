@@ -174,6 +174,11 @@ class SamplingParams:
         """Whether the tokens so far change what comes next by a penalty."""
         return (self.presence_penalty, self.frequency_penalty, self.repetition_penalty) != (0.0, 0.0, 1.0)
 
+    @property
+    def changes_logits(self) -> bool:
+        """Whether there is a bias or a penalty."""
+        return self.penalizes or bool(self.logit_bias)
+
     def seeded(self) -> "SamplingParams":
         """These parameters with a seed: their own, or 63 bits from the operating system."""
         return self if self.seed is not None else attrs.evolve(self, seed=secrets.randbits(63))

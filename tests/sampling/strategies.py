@@ -114,7 +114,7 @@ def batches(draw: st.DrawFn) -> Batch:
     count = draw(st.integers(1, 5))
     words = max(1, -(-size // 32) + draw(st.sampled_from([0, 0, -1, 1, -40, 40])))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    masks = [_mask(rng, words, size, draw(st.sampled_from([0.01, 0.5, 0.99]))) for _ in range(count)]
+    masks = [_mask(rng, words, size, draw(st.sampled_from([0.0, 0.002, 0.01, 0.5, 0.99]))) for _ in range(count)]
     batch = Batch(
         logits=torch.from_numpy(np.stack([_logits(rng, size, draw(_shapes)) for _ in range(count)])),
         params=draw(st.lists(params, min_size=count, max_size=count)),

@@ -44,30 +44,31 @@ def measure(vocabulary: Vocabulary, *, seconds: float) -> list[Figure]:
         share = seconds / len(grammars) / len(BATCHES)
         return [
             figure
-            for document, grammar, start in grammars
+            for number, grammar, start in grammars
             for batch in BATCHES
-            for figure in _compare(recording.tokens_of(document, vocabulary), grammar, start, batch, share)
+            for figure in _compare(number, grammar, start, batch, share)
         ]
     finally:
         service.close()
 
 
-def _grammars(service: CompileService, vocabulary: Vocabulary) -> Iterator[tuple[str, Grammar, Start]]:
-    """Each document's text, and its schema's grammar by each backend, as structout and as the peer compiles it."""
+def _grammars(service: CompileService, vocabulary: Vocabulary) -> Iterator[tuple[int, Grammar, Start]]:
+    """Each document's number, and its schema's grammar by each backend, as structout and as the peer compiles it."""
     for backend, peer in PEERS.items():
         if not isinstance(service.backend(backend), Ok):
             continue
-        for schema, document in recording.DOCUMENTS:
+        for number, (schema, _) in enumerate(recording.DOCUMENTS):
             text = json.dumps(schema)
             match service.compile(JsonSchema(text), backend=backend):
                 case Ok(grammar):
-                    yield json.dumps(document), grammar, peer(text, vocabulary)
+                    yield number, grammar, peer(text, vocabulary)
                 case Err(error):
                     raise BenchError(f"{backend} does not compile its schema: {error}", error.hint or "")
 
 
-def _compare(tokens: Sequence[int], grammar: Grammar, start: Start, batch: int, seconds: float) -> list[Figure]:
-    case = {"backend": grammar.backend.id, "steps": len(tokens), "batch": batch}
+def _compare(number: int, grammar: Grammar, start: Start, batch: int, seconds: float) -> list[Figure]:
+    tokens = recording.tokens_of(json.dumps(recording.DOCUMENTS[number][1]), grammar.vocabulary)
+    case = {"backend": grammar.backend.id, "document": number + 1, "batch": batch}
     ways = {timing.OWN: _own(tokens, grammar, batch), "the backend alone": _peer(tokens, grammar, start, batch)}
     return timing.compare(case, ways, calls=len(tokens), rows=batch, seconds=seconds)
 
