@@ -104,7 +104,7 @@ def commands() -> str:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     lines = ["## Command line", ""]
-    for name, command in group.commands.items():
+    for name, command in _commands(group):
         lines += [
             f"### `structout {name}`",
             "",
@@ -115,6 +115,14 @@ def commands() -> str:
         ]
         lines += [*_options(command.params), ""]
     return "\n".join(lines)
+
+
+def _commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _commands(command, f"{above}{name} ")
+        else:
+            yield f"{above}{name}", command
 
 
 def _options(options: Iterable[Any]) -> Iterator[str]:

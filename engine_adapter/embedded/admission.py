@@ -110,7 +110,8 @@ def _unfit(request: Request, vocabulary: Vocabulary, max_len: int) -> GrammarErr
     if request.spec is not None and not stops:
         return invalid("a grammar needs a stop token, or nothing could end its text", "stop_token_ids")
     size = vocabulary.padded_size
-    for name, tokens in (("prompt", request.prompt), ("stop_token_ids", stops)):
+    biased = tuple(token for token, _ in request.sampling.logit_bias)
+    for name, tokens in (("prompt", request.prompt), ("stop_token_ids", stops), ("logit_bias", biased)):
         if outside := [token for token in tokens if not 0 <= token < size]:
             return invalid(f"{name} has {_shown(outside[0])}, which is not one of the model's {size} token ids", name)
     return None

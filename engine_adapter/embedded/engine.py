@@ -315,7 +315,7 @@ class Engine:
         self._sequences[sequence.id] = sequence
         if self._claims[sequence.id]:
             self._end(sequence, Aborted())
-        sequence.slot = self._forward.sampling.join(sequence.request.sampling)
+        sequence.slot = self._forward.sampling.join(sequence.request.sampling, sequence.request.prompt)
         if pending is None:
             self.scheduler.add(sequence)
         else:

@@ -170,7 +170,8 @@ class Forward:
             return
         sequences = [sequence for sequence, _ in going_on]
         slots = [each.slot for each in sequences if each.slot is not None]
-        params = self.sampling.rows(slots, [len(each.tokens) for each in sequences])
+        outputs = [each.tokens for each in sequences]
+        params = self.sampling.rows(slots, [len(tokens) for tokens in outputs], outputs)
         row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
         stacked = torch.stack([its_logits for _, its_logits in going_on])
         for each, its_logits, row in zip(sequences, stacked, row_map, strict=True):

@@ -3,7 +3,7 @@
 A request joins once and gets a slot; each step gathers the rows it samples, in any order, with one draw each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine_adapter.sampling.params import SamplingParams
+from engine_adapter.sampling.penalties import LogitChanges, TokenCounts
 
 _SETTINGS: Final = np.dtype(
     [
@@ -50,6 +51,7 @@ class SamplingRows:
         min_p: float64 [n]; 0 is off.
         logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
         uniforms: float64 [n] in [0, 1); greedy rows do not read theirs.
+        changes: what bias and penalties do to each row, None where they do nothing; None if they do to no row.
     """
 
     temperature: npt.NDArray[np.float32]
@@ -58,6 +60,7 @@ class SamplingRows:
     min_p: npt.NDArray[np.float64]
     logprobs: npt.NDArray[np.int64]
     uniforms: npt.NDArray[np.float64]
+    changes: tuple[LogitChanges | None, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.temperature)
@@ -74,19 +77,36 @@ class SamplingRows:
 
     def take(self, index: npt.NDArray[np.intp]) -> "SamplingRows":
         """The rows at ``index``, in its order."""
-        return SamplingRows(**{name: column[index] for name, column in attrs.asdict(self, recurse=False).items()})
+        columns = attrs.asdict(self, recurse=False, filter=attrs.filters.exclude("changes"))
+        changes = None if self.changes is None else tuple(self.changes[row] for row in index.tolist())
+        return SamplingRows(**{name: column[index] for name, column in columns.items()}, changes=changes)
 
     @classmethod
-    def of(cls, params: Sequence[SamplingParams], uniforms: Sequence[float]) -> "SamplingRows":
-        """A row for each of ``params``, with the draws given."""
+    def of(
+        cls,
+        params: Sequence[SamplingParams],
+        uniforms: Sequence[float],
+        so_far: Sequence[tuple[Sequence[int], Sequence[int]]] | None = None,
+    ) -> "SamplingRows":
+        """A row for each of ``params``, with the draws given, and prompt and output of each so far, if any."""
         settings = np.array([_settings(each) for each in params], dtype=_SETTINGS)
-        return cls(uniforms=np.asarray(uniforms, dtype=np.float64), **_columns(settings))
+        so_far = so_far or [((), ())] * len(params)
+        changes = [
+            TokenCounts(each, prompt).changes(output, len(output)) if each.changes_logits else None
+            for each, (prompt, output) in zip(params, so_far, strict=True)
+        ]
+        uniform_column = np.asarray(uniforms, dtype=np.float64)
+        return cls(uniforms=uniform_column, changes=_changes_column(changes), **_columns(settings))
 
 
 def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
     temperature = 0.0 if params.is_greedy else params.temperature
     logprobs = -1 if params.logprobs is None else params.logprobs
     return temperature, params.top_k, params.top_p, params.min_p, logprobs
+
+
+def _changes_column(changes: Sequence[LogitChanges | None]) -> tuple[LogitChanges | None, ...] | None:
+    return None if all(each is None for each in changes) else tuple(changes)
 
 
 def _columns(settings: npt.NDArray[np.void]) -> dict[str, Any]:
@@ -105,42 +125,74 @@ class SamplingBatch:
         self._seeds: list[int | None] = []  # None: the slot is free
         self._chunk = np.zeros(0, dtype=np.int64)  # which chunk of the request's draws is at hand, -1 for none
         self._uniforms = np.zeros((0, _CHUNK))
+        self._counts: dict[int, TokenCounts] = {}  # of the slots whose logits change
         self._free: list[int] = []
 
-    def join(self, params: SamplingParams) -> int:
-        """Admits a request and returns its slot. Without a seed it gets one from the operating system here."""
+    def join(self, params: SamplingParams, prompt: Iterable[int] = ()) -> int:
+        """Admits a request and returns its slot. Without a seed it gets one from the operating system here.
+
+        ``prompt`` are its token ids, which matter to its repetition penalty only.
+        """
         # Whatever ``params`` may raise is raised before there is a slot that could get lost.
         settings, seed = np.array(_settings(params), dtype=_SETTINGS), params.seeded().seed
+        counts = TokenCounts(params, prompt) if params.changes_logits else None
         if not self._free:
             self._grow()
         slot = self._free.pop()
         self._settings[slot] = settings
         self._seeds[slot] = seed
         self._chunk[slot] = -1
+        if counts is not None:
+            self._counts[slot] = counts
         return slot
 
     def leave(self, slot: int) -> None:
         """Frees a slot. Raises ValueError if it is free."""
         self._seed(slot)
         self._seeds[slot] = None
+        self._counts.pop(slot, None)
         self._free.append(slot)
 
-    def rows(self, slots: Sequence[int], positions: Sequence[int]) -> SamplingRows:
+    def rows(
+        self, slots: Sequence[int], positions: Sequence[int], outputs: Sequence[Sequence[int]] | None = None
+    ) -> SamplingRows:
         """What each logits row of a step is sampled with.
 
         Args:
             slots: the request of each row; a request may have several rows (drafts).
             positions: which of its request's output tokens each row decides, from 0.
+            outputs: the output tokens before that one of each row's request, and any behind it; needed where a request
+                has penalties.
 
         Raises:
-            ValueError: a slot is free, or the two differ in length.
+            ValueError: a slot is free, they differ in length, or tokens that penalties need are not there.
         """
         if len(slots) != len(positions):
             raise ValueError(f"{len(slots)} slots but {len(positions)} positions")
+        if outputs is not None and len(outputs) != len(slots):
+            raise ValueError(f"{len(slots)} slots but {len(outputs)} outputs")
         seeds = [self._seed(slot) for slot in slots]
         at = np.asarray(slots, dtype=np.intp)
         settings = self._settings[at]
-        return SamplingRows(uniforms=self._draws(at, seeds, positions, settings["temperature"]), **_columns(settings))
+        return SamplingRows(
+            uniforms=self._draws(at, seeds, positions, settings["temperature"]),
+            changes=self._changes(slots, positions, outputs),
+            **_columns(settings),
+        )
+
+    def _changes(
+        self, slots: Sequence[int], positions: Sequence[int], outputs: Sequence[Sequence[int]] | None
+    ) -> tuple[LogitChanges | None, ...] | None:
+        if not self._counts:
+            return None
+        return _changes_column(
+            [
+                counts.changes(outputs[row] if outputs else (), positions[row])
+                if (counts := self._counts.get(slot))
+                else None
+                for row, slot in enumerate(slots)
+            ]
+        )
 
     def _draws(
         self,

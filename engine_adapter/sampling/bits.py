@@ -1,17 +1,46 @@
-"""Bitmask words to booleans: bit ``i`` of int32 word ``w`` is token ``32 * w + i``."""
+"""Bitmask words to tokens: bit ``i`` of int32 word ``w`` is token ``32 * w + i``."""
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+Words = npt.NDArray[np.int32]
 
-def unpack_row(words: npt.NDArray[np.int32], vocabulary: int) -> npt.NDArray[np.bool_]:
+
+def unpack_row(words: Words, vocabulary: int) -> npt.NDArray[np.bool_]:
     """One row on the host: int32 [words] to bool [vocabulary].
 
     Bits from ``vocabulary`` on are dropped; tokens past the last word are False.
     """
-    octets = np.ascontiguousarray(words, dtype="<i4").view(np.uint8)
-    return np.unpackbits(octets, count=vocabulary, bitorder="little").view(np.bool_)
+    return np.unpackbits(_octets(words), count=vocabulary, bitorder="little").view(np.bool_)
+
+
+def fitted(words: Words, vocabulary: int) -> Words:
+    """Rows without what is past the vocabulary: int32 [n, words] to [n, at most ceil(vocabulary / 32)].
+
+    The argument itself, or a view of it, where there is nothing to clear.
+    """
+    full, rest = divmod(vocabulary, 32)
+    if rest == 0 or words.shape[1] <= full:
+        return words[:, : full + (rest > 0)]
+    cleared = words[:, : full + 1].copy()
+    cleared[:, full] &= (1 << rest) - 1
+    return cleared
+
+
+def set_bits(words: Words, filled: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
+    """Where the set bits of a row are, in order: int32 [words] to int64 [tokens]. Quick if few words have any.
+
+    ``filled`` is ``words != 0``, for callers who have it.
+    """
+    at_words = np.flatnonzero(words != 0 if filled is None else filled)
+    bits = np.flatnonzero(np.unpackbits(_octets(words[at_words]), bitorder="little").view(np.bool_))
+    tokens: npt.NDArray[np.int64] = (at_words[bits >> 5] << 5) + (bits & 31)
+    return tokens
+
+
+def _octets(words: Words) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(words, dtype="<i4").view(np.uint8)
 
 
 def unpack_rows(words: torch.Tensor, vocabulary: int) -> torch.Tensor:

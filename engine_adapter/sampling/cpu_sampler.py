@@ -1,9 +1,9 @@
-"""The sampler on the CPU: one row at a time in numpy, whose sort and argmax are many times faster there than torch's.
+"""The sampler on the CPU: row by row in numpy, whose exp, sort and argmax are many times faster there than torch's.
 
-A row whose mask allows few tokens is gathered and never looks at the rest of the vocabulary.
+A row whose mask allows few tokens is gathered and never looks at the rest of the vocabulary. Any other is weighed as a
+whole, and then what is forbidden is taken out of the weights: its logits are never copied to be masked.
 """
 
-import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,36 +11,24 @@ import numpy.typing as npt
 import torch
 
 from engine_adapter.sampling.batch import SamplingRows
-from engine_adapter.sampling.bits import unpack_row
+from engine_adapter.sampling.bits import fitted, set_bits, unpack_row
+from engine_adapter.sampling.choosing import (
+    Floats,
+    Indices,
+    Settings,
+    choose,
+    flag_of,
+    inverse_cdf,
+    largest,
+    log_probabilities,
+    weigh,
+)
+from engine_adapter.sampling.penalties import LogitChanges
 from engine_adapter.sampling.sampled import RowFlag, Sampled
 
-Floats = npt.NDArray[np.float32]
-Indices = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.int32]
 
-_SPARSE: Final = 8  # rows that allow less than one token in so many are gathered
-_BLOCK: Final = 1024  # weights summed at once in the inverse CDF
-
-
-class _Settings(NamedTuple):
-    """One row of `SamplingRows` as plain numbers."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    logprobs: int
-    uniform: float
-
-
-class _Candidates(NamedTuple):
-    """Logits in the order of token ids: of the allowed tokens only, or (``ids`` None) of all, the others -inf."""
-
-    logits: Floats
-    ids: Indices | None
-
-    def token(self, index: int) -> int:
-        return index if self.ids is None else int(self.ids[index])
+_SPARSE: Final = 4  # rows with bits in less than one word in so many are gathered
 
 
 class _Output(NamedTuple):
@@ -63,145 +51,125 @@ class _Output(NamedTuple):
         )
 
 
+class _Logits:
+    """The logits [n, V] of a step, of any strides and dtype, read as float32."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.width = logits.shape[1]
+        self._logits = logits
+        self._floats: npt.NDArray[np.float32] | None = logits.numpy() if logits.dtype == torch.float32 else None
+
+    def row(self, row: int) -> Floats:
+        """float32 [V]; may be a view of the caller's."""
+        values: Floats = self._logits[row].float().numpy() if self._floats is None else self._floats[row]
+        return values
+
+    def at(self, row: int, tokens: Indices) -> Floats:
+        """float32 [m], a copy: the logits of some tokens of a row."""
+        if self._floats is None:
+            values: Floats = self._logits[row][torch.from_numpy(tokens)].float().numpy()
+        else:
+            values = self._floats[row].take(tokens)
+        return values
+
+
 def sample_rows(logits: torch.Tensor, rows: SamplingRows, bitmask: Mask, row_map: npt.NDArray[np.int64]) -> Sampled:
     """`engine_adapter.sampling.sampler.sample` for logits [n, V] on the CPU."""
     out = _Output.blank(len(rows), rows.alternatives)
-    columns = (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.logprobs, rows.uniforms)
-    # The subtraction and the division may reach -inf, a weight of 0, which is what is meant.
-    with np.errstate(over="ignore", under="ignore"):
-        for row, settings in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            mask = None if row_map[row] < 0 else bitmask[row_map[row]]
-            _sample_row(logits[row], mask, _Settings(*settings), out, row)
+    if len(rows):
+        source = _Logits(logits)
+        columns = (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.logprobs, rows.uniforms)
+        changes = rows.changes or (None,) * len(rows)
+        masks = fitted(bitmask, source.width)
+        # Subtracting and dividing may reach -inf, a weight of 0, which is what is meant; one with NaN is flagged.
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            for row, (at, *settings) in enumerate(
+                zip(row_map.tolist(), *(column.tolist() for column in columns), strict=True)
+            ):
+                words = None if at < 0 else masks[at]
+                _sample_row(source, row, words, Settings(*settings), changes[row], out)
     return Sampled(*(torch.from_numpy(array) for array in out))
 
 
-def _best_if_allowed(logits: torch.Tensor, mask: Mask | None) -> int | None:
-    """The first of the largest logits, if the mask allows it: then masking would not change it, and is not done."""
-    values = logits.float().numpy()
-    token = int(values.argmax())
-    if not np.isfinite(values[token]):
+def _sample_row(
+    logits: _Logits, row: int, words: Mask | None, settings: Settings, change: LogitChanges | None, out: _Output
+) -> None:
+    if settings.is_greedy and settings.is_plain and change is None:
+        # The model mostly wants what the grammar allows, and then there is nothing to mask.
+        best = _best_if_allowed(logits.row(row), words)
+        if best is not None:
+            out.tokens[row] = best
+            return
+    if words is None:
+        _sample_whole(logits, row, None, settings, change, out)
+        return
+    filled = words != 0
+    count = np.count_nonzero(filled)
+    if count == 0:
+        out.flags[row] = RowFlag.EMPTY_MASK
+    elif count * _SPARSE < len(words):
+        _sample_gathered(logits, row, set_bits(words, filled), settings, change, out)
+    else:
+        _sample_whole(logits, row, words, settings, change, out)
+
+
+def _sample_gathered(
+    logits: _Logits, row: int, tokens: Indices, settings: Settings, change: LogitChanges | None, out: _Output
+) -> None:
+    """Samples from the allowed ``tokens``, which are in order."""
+    values = logits.at(row, tokens)
+    if change is not None:
+        found = np.minimum(tokens.searchsorted(change.tokens), len(tokens) - 1)
+        hits = np.flatnonzero(tokens[found] == change.tokens)
+        values[found[hits]] = change.changed(values[found[hits]], hits)
+    _sample_values(values, tokens, settings, out, row)
+
+
+def _sample_values(values: Floats, tokens: Indices | None, settings: Settings, out: _Output, row: int) -> None:
+    """Samples from logits among which nothing is forbidden but -inf. ``tokens`` are theirs, if not all of the row."""
+    best = values[values.argmax()]  # NaN if any is
+    if flag := flag_of(best):
+        out.flags[row] = flag
+        return
+    chosen = choose(values, best, settings)
+    out.tokens[row] = chosen if tokens is None else tokens[chosen]
+    if settings.logprobs >= 0:
+        top = largest(values, settings.logprobs)
+        logprobs = log_probabilities(values, best, np.append(top, chosen), settings.temperature)
+        out.logprobs[row] = logprobs[-1]
+        out.top_tokens[row, : len(top)] = top if tokens is None else tokens[top]
+        out.top_logprobs[row, : len(top)] = logprobs[:-1]
+
+
+def _sample_whole(
+    source: _Logits, row: int, words: Mask | None, settings: Settings, change: LogitChanges | None, out: _Output
+) -> None:
+    logits = source.row(row)
+    if change is not None:
+        logits = logits.copy()
+        known = np.flatnonzero(change.tokens < len(logits))
+        tokens = change.tokens[known]
+        logits[tokens] = change.changed(logits[tokens], known)
+    if settings.is_plain and (best := _best_if_allowed(logits, words)) is not None:
+        out.tokens[row] = best if settings.is_greedy else _draw_whole(logits, best, words, settings)
+        return
+    if words is not None:
+        logits = np.where(unpack_row(words, len(logits)), logits, np.float32(-np.inf))
+    _sample_values(logits, None, settings, out, row)
+
+
+def _best_if_allowed(logits: Floats, words: Mask | None) -> int | None:
+    """The first of the largest logits, if the mask allows it: then nothing that is forbidden weighs more."""
+    token = int(logits.argmax())
+    if not np.isfinite(logits[token]):
         return None
     word, bit = divmod(token, 32)
-    allowed = mask is None or (word < len(mask) and int(mask[word]) >> bit & 1)
+    allowed = words is None or (word < len(words) and int(words[word]) >> bit & 1)
     return token if allowed else None
 
 
-def _candidates(logits: torch.Tensor, mask: Mask | None) -> _Candidates:
-    if mask is None:
-        return _Candidates(logits.float().numpy(), None)
-    allowed = unpack_row(mask, len(logits))
-    count = np.count_nonzero(allowed)
-    if count * _SPARSE < len(logits) or count == 0:
-        ids = np.flatnonzero(allowed)
-        return _Candidates(logits[torch.from_numpy(ids)].float().numpy(), ids)
-    masked = logits.to(torch.float32, copy=True).numpy()
-    np.copyto(masked, -np.inf, where=~allowed)
-    return _Candidates(masked, None)
-
-
-def _sample_row(logits: torch.Tensor, mask: Mask | None, settings: _Settings, out: _Output, row: int) -> None:
-    if settings.temperature == 0.0 and settings.logprobs < 0 and (token := _best_if_allowed(logits, mask)) is not None:
-        out.tokens[row] = token
-        return
-    candidates = _candidates(logits, mask)
-    if flag := _flag(candidates.logits):
-        out.flags[row] = flag
-        return
-    index = _choose(candidates.logits, settings)
-    out.tokens[row] = candidates.token(index)
-    if settings.logprobs >= 0:
-        _report(candidates, index, settings.logprobs, out, row)
-
-
-def _flag(logits: Floats) -> RowFlag:
-    if not len(logits):
-        return RowFlag.EMPTY_MASK
-    best = logits.max()  # NaN if any is
-    if np.isfinite(best):
-        return RowFlag.OK
-    if np.isnan(best):
-        return RowFlag.NAN
-    return RowFlag.POSITIVE_INF if best > 0 else RowFlag.NOTHING_FINITE
-
-
-def _choose(logits: Floats, settings: _Settings) -> int:
-    """The index of the row's choice. ``logits`` have a finite maximum and no NaN."""
-    if settings.temperature == 0.0:
-        return int(logits.argmax())
-    if not 0 < settings.top_k < len(logits):
-        return _draw(logits, settings)
-    cut = len(logits) - settings.top_k
-    kept = np.flatnonzero(logits >= np.partition(logits, cut)[cut])
-    return int(kept[_draw(logits[kept], settings)])
-
-
-def _draw(logits: Floats, settings: _Settings) -> int:
-    """Top-p and min-p, then the inverse CDF. Top-k is done; the largest logit is among ``logits``."""
-    weights = _weights(logits, logits.max(), settings.temperature)
-    if settings.top_p < 1.0:
-        weights[logits < _top_p_threshold(logits, weights, settings)] = 0.0
-    if settings.min_p > 0.0:
-        weights[weights < settings.min_p] = 0.0
-    return _inverse_cdf(weights, settings.uniform)
-
-
-def _weights(logits: Floats, best: np.float32, temperature: float) -> Floats:
-    """exp((logits - best) / temperature): probabilities up to a factor, 1 for the best."""
-    weights: Floats = logits - best
-    if temperature != 1.0:
-        weights /= np.float32(temperature)
-    np.exp(weights, out=weights)
-    return weights
-
-
-def _top_p_threshold(logits: Floats, weights: Floats, settings: _Settings) -> np.float32:
-    """The logit of the token at which the mass, most likely first, reaches ``top_p`` of the whole.
-
-    Tokens that weigh at most (1 - top_p) of the mean weigh together at most the share that is cut off, so they come
-    after that token and need not be sorted.
-    """
-    total = weights.sum(dtype=np.float64)
-    likely = logits[weights > (1.0 - settings.top_p) * total / len(weights)]
-    likely = np.sort(likely)[::-1]
-    mass = np.cumsum(_weights(likely, likely[0], settings.temperature), dtype=np.float64)
-    crossing = mass.searchsorted(settings.top_p * total)
-    return np.float32(likely[min(crossing, len(likely) - 1)])
-
-
-def _inverse_cdf(weights: Floats, uniform: float) -> int:
-    """The first index at which the cumulative weight exceeds ``uniform`` of the whole: block first, then inside it."""
-    blocks = np.add.reduceat(weights, np.arange(0, len(weights), _BLOCK)).cumsum(dtype=np.float64)
-    block, rest = _locate(blocks, uniform * float(blocks[-1]))
-    inside = weights[block * _BLOCK : (block + 1) * _BLOCK].cumsum(dtype=np.float64)
-    return block * _BLOCK + _locate(inside, rest)[0]
-
-
-def _locate(cumulative: npt.NDArray[np.float64], target: float) -> tuple[int, float]:
-    """The first index whose cumulative weight exceeds ``target``, and how far the target lies inside it.
-
-    A target that rounding has carried to the end is drawn back, so the index never has weight 0.
-    """
-    target = min(target, math.nextafter(float(cumulative[-1]), 0.0))
-    index = int(cumulative.searchsorted(target, side="right"))
-    return index, target - float(cumulative[index - 1]) if index else target
-
-
-def _report(candidates: _Candidates, index: int, alternatives: int, out: _Output, row: int) -> None:
-    """Writes the log-probabilities of a row: of its choice and of the most likely tokens."""
-    logits = candidates.logits
-    best = logits.max()
-    normalizer = best + np.log(_weights(logits, best, 1.0).sum(dtype=np.float64))
-    out.logprobs[row] = logits[index] - normalizer
-    for rank, top in enumerate(_largest(logits, alternatives)):
-        out.top_tokens[row, rank] = candidates.token(int(top))
-        out.top_logprobs[row, rank] = logits[top] - normalizer
-
-
-def _largest(logits: Floats, count: int) -> Indices:
-    """Indices of the ``count`` largest finite logits, or of all if there are fewer: largest first, equals by index."""
-    if count == 0:
-        return np.zeros(0, dtype=np.intp)
-    cut = max(0, len(logits) - count)
-    near = np.flatnonzero(logits >= np.partition(logits, cut)[cut])
-    near = near[np.isfinite(logits[near])]
-    return near[np.argsort(-logits[near], kind="stable")][:count]
+def _draw_whole(logits: Floats, best: int, words: Mask | None, settings: Settings) -> int:
+    weights = weigh(logits, logits[best], settings.temperature)
+    if words is not None:
+        weights *= unpack_row(words, len(weights))  # none is above 1, so there is no NaN
+    return inverse_cdf(weights, settings.uniform)

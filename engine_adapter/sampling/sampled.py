@@ -25,12 +25,11 @@ class RowFlag(enum.IntEnum):
 class Sampled:
     """One step's tokens, on the device of the logits.
 
-    The log-probabilities are the model's over the tokens that the mask allows: log-softmax of the masked logits at
-    temperature 1, before top-k, top-p and min-p. So they do not change with the sampling parameters (greedy too), as
-    OpenAI's and vLLM's default do not; every alternative listed is one the grammar allows; between the choices
-    of a grammar they are comparable; and a token that the grammar forced has 0. Over the unmasked vocabulary the
-    alternatives would be crowded out by tokens that can never appear, and after temperature a greedy row would always
-    say 0. On a row without a mask they are the plain log-softmax.
+    The log-probabilities are those of the masked and tempered distribution: log-softmax, over the tokens that the mask
+    allows, of the logits after bias, penalties and temperature, before top-k, top-p and min-p. So an untruncated row's
+    are those that its token was drawn with; every alternative listed is one the grammar allows; and a token that the
+    grammar forced has 0. A greedy row's are at temperature 1: in the limit it would always say 0. On a row without a
+    mask they are the plain log-softmax of those logits.
 
     Attributes:
         tokens: int64 [n]; -1 on a flagged row.

@@ -1,5 +1,6 @@
 """The sampler for a device: all rows at once in torch, decided by host arrays alone, so that nothing waits for it."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from engine_adapter.sampling.batch import SamplingRows
 from engine_adapter.sampling.bits import unpack_rows
+from engine_adapter.sampling.penalties import LogitChanges
 from engine_adapter.sampling.sampled import RowFlag, Sampled
 
 Bitmask = torch.Tensor | npt.NDArray[np.int32]
@@ -21,7 +23,7 @@ def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row
 
     Only the rows that ask for top-k, top-p or alternatives are sorted.
     """
-    masked, empty = _masked(logits, bitmask, row_map)
+    masked, empty = _masked(_changed(logits, rows.changes), bitmask, row_map)
     best, index = masked.max(dim=-1)
     flags = _flags(best, empty)
     drawn = np.flatnonzero(rows.temperature > 0)
@@ -31,8 +33,25 @@ def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row
     out = _result(index, flags, rows.alternatives)
     asking = np.flatnonzero(rows.logprobs >= 0)
     if asking.size:
-        _report(masked, index, rows.logprobs[asking], _to(asking, logits.device), out)
+        _report(masked, index, rows.take(asking), _to(asking, logits.device), out)
     return out
+
+
+def _changed(logits: torch.Tensor, changes: Sequence[LogitChanges | None] | None) -> torch.Tensor:
+    """The logits in float32, after bias and penalties."""
+    floats = logits.float()
+    if changes is None:
+        return floats
+    parts = [(row, each, np.flatnonzero(each.tokens < logits.shape[1])) for row, each in enumerate(changes) if each]
+    at = np.concatenate([np.full(len(known), row) for row, _, known in parts])
+    tokens = np.concatenate([each.tokens[known] for _, each, known in parts])
+    bias, repetition, penalty = (
+        _to(np.concatenate([getattr(each, name)[known] for _, each, known in parts]), logits.device)
+        for name in ("bias", "repetition", "penalty")
+    )
+    place = (_to(at, logits.device), _to(tokens, logits.device))
+    biased = floats[place] + bias
+    return floats.index_put(place, torch.where(biased > 0, biased / repetition, biased * repetition) - penalty)
 
 
 def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> Sampled:
@@ -54,8 +73,8 @@ def _to(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
 def _masked(
     logits: torch.Tensor, bitmask: Bitmask, row_map: npt.NDArray[np.int64]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The logits in float32 with -inf where the mask forbids, and which rows allow nothing."""
-    masked = logits.float()
+    """The logits with -inf where the mask forbids, and which rows allow nothing."""
+    masked = logits
     empty = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
     bound = np.flatnonzero(row_map >= 0)
     if bound.size:
@@ -136,19 +155,19 @@ def _locate(cumulative: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tenso
     return index.squeeze(-1), (target - before).squeeze(-1)
 
 
-def _report(
-    masked: torch.Tensor, index: torch.Tensor, wanted: npt.NDArray[np.int64], at: torch.Tensor, out: Sampled
-) -> None:
-    """Writes the log-probabilities of the rows ``at``, which want so many alternatives each; not of flagged rows."""
+def _report(masked: torch.Tensor, index: torch.Tensor, rows: SamplingRows, at: torch.Tensor, out: Sampled) -> None:
+    """Writes the log-probabilities of the rows ``at``, whose parameters are ``rows``; not of flagged rows."""
+    temperature = _to(np.where(rows.temperature > 0, rows.temperature, np.float32(1.0)), at.device)
     logits = masked[at]
-    normalizer = logits.logsumexp(dim=-1, keepdim=True)
+    tempered = (logits - logits.amax(dim=-1, keepdim=True)) / temperature.unsqueeze(-1)
+    logprobs = tempered - tempered.logsumexp(dim=-1, keepdim=True)
     flagged = (out.flags[at] != RowFlag.OK).unsqueeze(-1)
-    own = logits.gather(1, index[at].unsqueeze(-1)) - normalizer
+    own = logprobs.gather(1, index[at].unsqueeze(-1))
     out.logprobs[at] = own.masked_fill(flagged, torch.nan).squeeze(-1)
     if count := min(out.top_tokens.shape[1], logits.shape[1]):
         top = logits.sort(dim=-1, descending=True, stable=True)
-        values, tokens = top.values[:, :count], top.indices[:, :count]
-        beyond = torch.arange(count, device=at.device) >= _to(wanted, at.device).unsqueeze(-1)
-        hidden = flagged | beyond | (values == -torch.inf)
+        values, tokens = logprobs.gather(1, top.indices[:, :count]), top.indices[:, :count]
+        beyond = torch.arange(count, device=at.device) >= _to(rows.logprobs, at.device).unsqueeze(-1)
+        hidden = flagged | beyond | (top.values[:, :count] == -torch.inf)
         out.top_tokens[at, :count] = tokens.masked_fill(hidden, -1)
-        out.top_logprobs[at, :count] = (values - normalizer).masked_fill(hidden, -torch.inf)
+        out.top_logprobs[at, :count] = values.masked_fill(hidden, -torch.inf)

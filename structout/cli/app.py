@@ -17,6 +17,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+bench = typer.Typer(help="Measure structout beside its peers.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Backends = Annotated[
     list[str] | None, typer.Option(help="Backend to test, may be repeated; all that could be when not given.")
@@ -170,3 +173,40 @@ def check(
 
     code = check_command.run(schema, backend or (), plugin or (), measure=measure, to_json=as_json)
     raise typer.Exit(code)
+
+
+Quick = Annotated[bool, typer.Option("--quick", help="Measure for about 40 seconds only.")]
+Plot = Annotated[Path | None, typer.Option(help="File for a drawing, .svg or .png; needs structout[plot].")]
+GgufVocabulary = Annotated[str, typer.Option(help="smollm2 (packaged), or a GGUF file.")]
+
+
+@bench.command("sampler")
+def bench_sampler(
+    masks: Annotated[
+        list[Path] | None,
+        typer.Option(help="A .npz with masks of real steps, may be repeated; they are recorded when not given."),
+    ] = None,
+    vocabulary: GgufVocabulary = "smollm2",
+    save_masks: Annotated[Path | None, typer.Option(help="File (.npz) that keeps the masks.")] = None,
+    dtype: Annotated[str, typer.Option(help="Of the logits: float32, bfloat16 or float16.")] = "float32",
+    quick: Quick = False,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Masking and sampling on the CPU, beside xgrammar's apply and torch's softmax and multinomial."""
+    from structout.cli.bench import report, sampler
+
+    if dtype not in sampler.DTYPES:
+        raise typer.BadParameter(f"is one of {', '.join(sampler.DTYPES)}", param_hint="--dtype")
+    options = report.Options(quick=quick, as_json=as_json, plot=plot)
+    raise typer.Exit(sampler.run(masks or (), vocabulary, save_masks, dtype, options))
+
+
+@bench.command("masks")
+def bench_masks(
+    vocabulary: GgufVocabulary = "smollm2", quick: Quick = False, plot: Plot = None, as_json: AsJson = False
+) -> None:
+    """Filling bitmasks through structout, beside the backends called directly."""
+    from structout.cli.bench import masks, report
+
+    raise typer.Exit(masks.run(vocabulary, report.Options(quick=quick, as_json=as_json, plot=plot)))

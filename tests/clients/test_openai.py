@@ -122,7 +122,7 @@ def test_a_stop_string(seen: Seen) -> None:
         ("regex", "invalid_spec", "/structured_outputs/regex"),
         ("backend", "unavailable", "/structured_outputs/backend"),
         ("model", "unavailable", "/model"),
-        ("field", "unsupported", "/logit_bias"),
+        ("field", "unsupported", "/reasoning_effort"),
         ("value", "invalid_spec", "/top_p"),
     ],
 )

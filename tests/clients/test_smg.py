@@ -82,7 +82,7 @@ def test_three_samples(seen: Seen) -> None:
     ("what", "code", "says"),
     [
         ("schema", "INVALID_ARGUMENT", "intger"),
-        ("field", "INVALID_ARGUMENT", "frequency_penalty"),
+        ("field", "INVALID_ARGUMENT", "prompt_logprobs"),
         ("prompt", "INVALID_ARGUMENT", "no prompt"),
         ("embed", "UNIMPLEMENTED", "Embed"),
     ],

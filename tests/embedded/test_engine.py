@@ -116,6 +116,7 @@ def test_a_grammar_that_cannot_compile_ends_its_request_with_the_cause_and_the_o
         (Request(id="a", prompt=(1,), max_tokens=0), "max_tokens"),
         (Request(id="a", prompt=(1,), max_tokens=2, min_tokens=3), "min_tokens"),
         (Request(id="a", prompt=(1,), stop_token_ids=(-1,)), "stop_token_ids"),
+        (Request(id="a", prompt=(1,), sampling=SamplingParams(logit_bias={288: 1.0})), "logit_bias"),
         (Request(id="a", prompt=(1,), stop_token_ids=(), spec=Choice(("ab",))), "stop_token_ids"),
     ],
 )
@@ -291,10 +292,33 @@ def test_a_request_joins_and_leaves_between_steps(engine: Engine) -> None:
     assert order == ["second", "first"]
 
 
+def penalized(seed: int) -> SamplingParams:
+    """Every other one has penalties, which depend on the tokens so far."""
+    strength = float(seed % 2)
+    return SamplingParams(
+        seed=seed, frequency_penalty=strength, repetition_penalty=1 + strength, logit_bias={seed: 5.0}
+    )
+
+
+def test_penalties_count_prompt_and_output_and_a_bias_decides(engine: Engine) -> None:
+    """With a bias that outweighs the model: one token for ever, each of a few in turn, and none of the prompt."""
+    few = {ord(letter): 50.0 for letter in "abc"}
+    kinds = {
+        "bias": SamplingParams(temperature=0.0, logit_bias={ord("a"): 50.0}),
+        "presence": SamplingParams(temperature=0.0, logit_bias=few, presence_penalty=2.0, repetition_penalty=100.0),
+        "prompt": SamplingParams(temperature=0.0, logit_bias=few, repetition_penalty=2.0),
+    }
+    requests = [Request(id=id, prompt=prompt("ab"), max_tokens=3, sampling=each) for id, each in kinds.items()]
+    outcomes = ends(list(run(engine, requests)))
+    texts = {id: outcome.text for id, outcome in outcomes.items() if isinstance(outcome, Finished)}
+    assert texts["bias"] == "aaa"
+    assert texts["presence"][0] == texts["prompt"][0] == "c"
+    assert "c" not in texts["presence"][1:]
+
+
 def test_what_a_request_generates_does_not_depend_on_its_company(service: CompileService) -> None:
     requests = [
-        Request(id=str(seed), prompt=prompt(f"p{seed}"), max_tokens=12, sampling=SamplingParams(seed=seed))
-        for seed in range(9)
+        Request(id=str(seed), prompt=prompt(f"p{seed}"), max_tokens=12, sampling=penalized(seed)) for seed in range(9)
     ]
     alone = {
         request.id: outcome
@@ -307,8 +331,7 @@ def test_what_a_request_generates_does_not_depend_on_its_company(service: Compil
 
 def test_preempted_requests_come_back_and_change_nothing(service: CompileService) -> None:
     requests = [
-        Request(id=str(seed), prompt=prompt("abcdefgh"), max_tokens=40, sampling=SamplingParams(seed=seed))
-        for seed in range(4)
+        Request(id=str(seed), prompt=prompt("abcdefgh"), max_tokens=40, sampling=penalized(seed)) for seed in range(4)
     ]
     roomy = Engine(ScriptedRunner(), service)
     tight = Engine(ScriptedRunner(), service, kv_tokens=64)

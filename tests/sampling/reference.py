@@ -5,11 +5,29 @@ from collections.abc import Sequence
 from itertools import accumulate, groupby
 
 import attrs
+import numpy as np
 
 from engine_adapter.sampling import SamplingParams
 
 BORDER = 1e-6
 """How far a draw, or a share of the probability, may be from a border for either side to be right."""
+
+
+def changed(
+    logits: Sequence[float], params: SamplingParams, prompt: Sequence[int], output: Sequence[int]
+) -> list[float]:
+    """The logits after bias and penalties, which are in float32 by definition."""
+    values = [np.float32(logit) for logit in logits]
+    bias = dict(params.logit_bias)
+    for token in {*bias, *prompt, *output} & set(range(len(values))):
+        value = values[token] + np.float32(bias.get(token, 0.0))
+        if token in prompt or token in output:
+            repetition = np.float32(params.repetition_penalty)
+            value = value / repetition if value > 0 else value * repetition
+        count = output.count(token)
+        penalty = params.frequency_penalty * count + params.presence_penalty * (count > 0)
+        values[token] = value - np.float32(penalty)
+    return [float(value) for value in values]
 
 
 def probabilities(logits: Sequence[float], allowed: Sequence[bool], params: SamplingParams) -> dict[int, float]:
@@ -70,9 +88,13 @@ def _picks(token: int, uniform: float, kept: dict[int, float]) -> bool:
     return kept[token] > 0.0 and end - kept[token] - BORDER <= uniform <= end + BORDER
 
 
-def logprobs(logits: Sequence[float], allowed: Sequence[bool]) -> dict[int, float]:
-    """Log-softmax over the allowed tokens, most likely first, equals by id."""
+def logprobs(logits: Sequence[float], allowed: Sequence[bool], temperature: float) -> dict[int, float]:
+    """Log-softmax over the allowed tokens at a temperature (1 for 0), most likely first, equals by id."""
+    temperature = temperature or 1.0
     kept = {token: logit for token, logit in enumerate(logits) if allowed[token] and logit > -math.inf}
     best = max(kept.values())
-    normalizer = best + math.log(sum(math.exp(logit - best) for logit in kept.values()))
-    return {token: kept[token] - normalizer for token in sorted(kept, key=lambda token: (-kept[token], token))}
+    normalizer = math.log(sum(math.exp((logit - best) / temperature) for logit in kept.values()))
+    return {
+        token: (kept[token] - best) / temperature - normalizer
+        for token in sorted(kept, key=lambda token: (-kept[token], token))
+    }

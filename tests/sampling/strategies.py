@@ -13,6 +13,7 @@ from engine_adapter.sampling import SamplingParams, SamplingRows, request_unifor
 from engine_adapter.sampling.sampled import Sampled
 from engine_adapter.sampling.sampler import sample
 from engine_adapter.sampling.torch_sampler import sample_batch
+from tests.sampling import reference
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -26,10 +27,21 @@ class Batch:
     uniforms: list[float]
     bitmask: npt.NDArray[np.int32]
     row_map: list[int]
+    so_far: list[tuple[list[int], list[int]]] | None = None
 
     @property
     def rows(self) -> SamplingRows:
-        return SamplingRows.of(self.params, self.uniforms)
+        return SamplingRows.of(self.params, self.uniforms, self.so_far)
+
+    @property
+    def changed(self) -> list[list[float]]:
+        """The logits after bias and penalties."""
+        so_far = self.so_far or [([], [])] * len(self.params)
+        with np.errstate(invalid="ignore"):  # what is forbidden may be inf
+            return [
+                reference.changed(logits, params, *tokens)
+                for logits, params, tokens in zip(self.logits.float().tolist(), self.params, so_far, strict=True)
+            ]
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:
@@ -52,6 +64,7 @@ class Batch:
             uniforms=[self.uniforms[row] for row in index],
             bitmask=self.bitmask,
             row_map=[self.row_map[row] for row in index],
+            so_far=self.so_far and [self.so_far[row] for row in index],
         )
 
 
@@ -77,6 +90,9 @@ def on_cuda(batch: Batch) -> Sampled:
 
 every_sampler = pytest.mark.parametrize("sampler", [by_rows, at_once, pytest.param(on_cuda, marks=pytest.mark.cuda)])
 
+_tokens = st.integers(0, 40)
+_penalties = st.just(0.0) | st.floats(-2.0, 2.0)
+
 params = st.builds(
     SamplingParams,
     temperature=st.sampled_from([0.0, 0.0, 1.0, 1.0]) | st.floats(0.01, 5.0),
@@ -84,6 +100,10 @@ params = st.builds(
     top_p=st.just(1.0) | st.floats(0.01, 1.0),
     min_p=st.just(0.0) | st.floats(0.0, 1.0),
     logprobs=st.none() | st.integers(0, 5),
+    presence_penalty=_penalties,
+    frequency_penalty=_penalties,
+    repetition_penalty=st.just(1.0) | st.floats(0.5, 2.0),
+    logit_bias=st.just({}) | st.dictionaries(_tokens, st.floats(-100.0, 100.0), max_size=5),
 )
 
 
@@ -92,21 +112,24 @@ def batches(draw: st.DrawFn) -> Batch:
     """1 to 5 rows, each greedy or not, free or not, whose mask allows some token with a finite logit."""
     size = draw(st.sampled_from([1, 2, 31, 32, 33, 100, 1024, 1025, 2500]))
     count = draw(st.integers(1, 5))
-    words = max(1, -(-size // 32) + draw(st.sampled_from([0, 0, -1, 1])))
+    words = max(1, -(-size // 32) + draw(st.sampled_from([0, 0, -1, 1, -40, 40])))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    masks = [_mask(rng, words, size, draw(st.sampled_from([0.01, 0.5, 0.99]))) for _ in range(count)]
+    masks = [_mask(rng, words, size, draw(st.sampled_from([0.0, 0.002, 0.01, 0.5, 0.99]))) for _ in range(count)]
     batch = Batch(
         logits=torch.from_numpy(np.stack([_logits(rng, size, draw(_shapes)) for _ in range(count)])),
         params=draw(st.lists(params, min_size=count, max_size=count)),
         uniforms=[draw(_uniforms) for _ in range(count)],
         bitmask=np.stack(masks),
         row_map=[draw(st.sampled_from([row, row, -1])) for row in range(count)],
+        so_far=draw(st.none() | st.lists(_so_far, min_size=count, max_size=count)),
     )
     batch.logits[torch.from_numpy(~batch.allowed)] = draw(st.sampled_from([1000.0, torch.nan, torch.inf, -torch.inf]))
     return attrs.evolve(batch, logits=batch.logits.to(draw(st.sampled_from(DTYPES))))
 
 
 _uniforms = st.sampled_from([0.0, 1.0 - 2.0**-53]) | st.integers(0, 99).map(lambda seed: request_uniform(seed, 0))
+
+_so_far = st.tuples(st.lists(_tokens, max_size=6), st.lists(_tokens, max_size=6))
 
 _shapes = st.sampled_from(["wide", "narrow", "ties", "gaps"])
 

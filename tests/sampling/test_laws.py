@@ -17,7 +17,7 @@ from tests.sampling.strategies import Batch, Sampler, batches, every_sampler
 @given(batch=batches())
 def test_token_is_the_one_that_the_draw_picks(sampler: Sampler, batch: Batch) -> None:
     tokens = sampler(batch).tokens.tolist()
-    logits, allowed = batch.logits.float().tolist(), batch.allowed
+    logits, allowed = batch.changed, batch.allowed
     for row, token in enumerate(tokens):
         assert allowed[row, token]
         assert reference.is_right(token, batch.uniforms[row], logits[row], allowed[row].tolist(), batch.params[row])
@@ -39,9 +39,9 @@ def _prefixes(order: list[int]) -> st.SearchStrategy[list[int]]:
 
 @every_sampler
 @given(batch=batches())
-def test_logprobs_are_of_the_masked_logits(sampler: Sampler, batch: Batch) -> None:
+def test_logprobs_are_of_the_masked_and_tempered_distribution(sampler: Sampler, batch: Batch) -> None:
     sampled = sampler(batch)
-    logits, allowed = batch.logits.float().tolist(), batch.allowed
+    logits, allowed = batch.changed, batch.allowed
     for row, params in enumerate(batch.params):
         token, logprob = int(sampled.tokens[row]), float(sampled.logprobs[row])
         shown = sampled.top_tokens[row].tolist()
@@ -49,12 +49,14 @@ def test_logprobs_are_of_the_masked_logits(sampler: Sampler, batch: Batch) -> No
             assert np.isnan(logprob)
             assert set(shown) <= {-1}
             continue
-        expected = reference.logprobs(logits[row], allowed[row].tolist())
-        assert logprob == pytest.approx(expected[token], abs=1e-4)
+        expected = reference.logprobs(logits[row], allowed[row].tolist(), params.temperature)
+        assert logprob == pytest.approx(expected[token], abs=1e-4, rel=1e-6)
         most_likely = list(expected)[: params.logprobs]
         assert shown == most_likely + [-1] * (len(shown) - len(most_likely))
         values = sampled.top_logprobs[row].tolist()
-        assert values == pytest.approx([expected[token] if token >= 0 else -np.inf for token in shown], abs=1e-4)
+        assert values == pytest.approx(
+            [expected[token] if token >= 0 else -np.inf for token in shown], abs=1e-4, rel=1e-6
+        )
 
 
 @every_sampler

@@ -19,6 +19,9 @@ def test_legal_values() -> None:
     parsed = SamplingParams.parse(temperature=2, top_k=-1, top_p=1, min_p=0, seed=-(2**63), logprobs=0).unwrap()
     assert parsed == SamplingParams(temperature=2.0, seed=-(2**63), logprobs=0)
     assert type(parsed.temperature) is float
+    biased = SamplingParams.parse(logit_bias={"7": 5, "3": -100.0}, presence_penalty=-2, repetition_penalty=2).unwrap()
+    assert biased == SamplingParams(logit_bias={3: -100, 7: 5.0}, presence_penalty=-2.0, repetition_penalty=2.0)
+    assert biased.logit_bias == ((3, -100.0), (7, 5.0))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,20 @@ def test_legal_values() -> None:
         ("top_p", 0.0, "a number above 0, up to 1 (off), not 0.0"),
         ("top_p", 1.01, "a number above 0, up to 1 (off), not 1.01"),
         ("min_p", 1.5, "a number from 0 (off) to 1, not 1.5"),
+        ("presence_penalty", 2.5, "a number from -2 to 2, 0 being none, not 2.5"),
+        ("frequency_penalty", float("nan"), "a number from -2 to 2, 0 being none, not nan"),
+        ("repetition_penalty", 0, "a number from 0.01 to 100, 1 being none, not 0"),
+        (
+            "logit_bias",
+            {"1": 101},
+            "numbers from -100 to 100 by token id, of at most 1024 tokens, not a value of type dict",
+        ),
+        ("logit_bias", {"1": True}, "of at most 1024 tokens, not a value of type dict"),
+        ("logit_bias", {"-1": 1.0}, "of at most 1024 tokens, not a value of type dict"),
+        ("logit_bias", {"1": 1.0, "01": 1.0}, "of at most 1024 tokens, not a value of type dict"),
+        ("logit_bias", {"9" * 5000: 1.0}, "of at most 1024 tokens, not a value of type dict"),
+        ("logit_bias", dict.fromkeys(range(1025), 1.0), "of at most 1024 tokens, not a value of type dict"),
+        ("logit_bias", [1.0], "of at most 1024 tokens, not a value of type list"),
         ("seed", 2**63, "an integer from -9223372036854775808 to 9223372036854775807, not 9223372036854775808"),
         ("seed", False, "to 9223372036854775807, not False"),
         ("logprobs", 21, "an integer from 0 to 20, not 21"),

@@ -34,11 +34,7 @@ UNSUPPORTED: Final = (
     Unsupported("mm_inputs", _TEXT_ONLY),
     Unsupported("extra_mm_inputs", _TEXT_ONLY),
     Unsupported("media_refs", _TEXT_ONLY),
-    Unsupported("sampling_params/frequency_penalty", "leave it out", neutral=(0.0,)),
-    Unsupported("sampling_params/presence_penalty", "leave it out", neutral=(0.0,)),
-    Unsupported("sampling_params/repetition_penalty", "leave it out, or set it to 1", neutral=(0.0, 1.0)),
     Unsupported("sampling_params/prompt_logprobs", "leave it out: only generated tokens have log-probabilities"),
-    Unsupported("sampling_params/logit_bias", "leave it out"),
     Unsupported("sampling_params/truncate_prompt_tokens", "send the part of the prompt that counts"),
 )
 
@@ -48,6 +44,10 @@ _SAMPLING: Final = (
     "top_p",
     "min_p",
     "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logit_bias",
     "max_tokens",
     "min_tokens",
     "stop_token_ids",
@@ -116,6 +116,10 @@ def _sampling(given: SamplingParams) -> Result[sampler.SamplingParams, GrammarEr
         top_k=given.top_k,
         top_p=given.top_p or None,
         min_p=given.min_p,
+        presence_penalty=given.presence_penalty,
+        frequency_penalty=given.frequency_penalty,
+        repetition_penalty=given.repetition_penalty or None,
+        logit_bias=given.logit_bias,
         seed=given.seed if given.HasField("seed") else None,
         logprobs=given.logprobs if given.HasField("logprobs") else None,
     )

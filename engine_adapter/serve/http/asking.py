@@ -106,7 +106,7 @@ class Wanted:
     n: int = 1
 
 
-_PLACES: Final = {"min_tokens": "/min_tokens", "stop": "/stop"}
+_PLACES: Final = {"min_tokens": "/min_tokens", "stop": "/stop", "logit_bias": "/logit_bias"}
 
 
 def asked(
@@ -152,6 +152,10 @@ def _sampling(fields: GenerationRequest, wanted: Wanted) -> Result[SamplingParam
         top_p=fields.top_p,
         top_k=fields.top_k,
         min_p=fields.min_p,
+        presence_penalty=fields.presence_penalty,
+        frequency_penalty=fields.frequency_penalty,
+        repetition_penalty=fields.repetition_penalty,
+        logit_bias=fields.logit_bias,
         seed=fields.seed,
         logprobs=wanted.logprobs,
     )

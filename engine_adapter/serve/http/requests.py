@@ -26,8 +26,8 @@ class ModelRequest(Strict):
 
 
 class GenerationRequest(ModelRequest):
-    """What all that generates has in common. ``seed``, ``top_k``, ``min_p``, ``min_tokens`` and ``ignore_eos`` are
-    extensions where OpenAI's API does not have them."""
+    """What all that generates has in common. ``seed``, ``top_k``, ``min_p``, ``min_tokens``, ``ignore_eos``, the penalties
+    and ``logit_bias`` are extensions where OpenAI's API does not have them."""
 
     stream: bool | None = None
     min_tokens: int | None = Field(None, ge=0)
@@ -37,6 +37,10 @@ class GenerationRequest(ModelRequest):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
 
 
 class ChoicesRequest(GenerationRequest):

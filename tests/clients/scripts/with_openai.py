@@ -156,7 +156,7 @@ def errors(client: OpenAI) -> Any:
         "regex": asked(extra_body={"structured_outputs": {"regex": "(a"}}),
         "backend": asked(extra_body={"structured_outputs": {"choice": ["a"], "backend": "nobody"}}),
         "model": asked() | {"model": "another"},
-        "field": asked(logit_bias={"1": 5}),
+        "field": asked(reasoning_effort="high"),
         "value": asked(top_p=7),
     }
     return {

@@ -57,7 +57,7 @@ def three(channel: grpc.Channel) -> Any:
 def errors(channel: grpc.Channel) -> Any:
     requests = {
         "schema": _asked(json_schema='{"type": "intger"}'),
-        "field": _asked(frequency_penalty=1.0),
+        "field": _asked(prompt_logprobs=1),
         "prompt": smg.GenerateRequest(sampling_params=smg.SamplingParams(max_tokens=1)),
     }
     return {name: _error(lambda each=each: _messages(channel, each)) for name, each in requests.items()} | {

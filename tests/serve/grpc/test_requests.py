@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -77,12 +77,21 @@ def test_what_is_left_out_has_the_defaults_of_each_dialect() -> None:
     assert request == Request(id="a", prompt=(1, 2), max_tokens=64, stop_token_ids=(EOS,))
 
 
+PENALTIES: Final[dict[str, Any]] = {
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "repetition_penalty": 1.5,
+    "logit_bias": {3: -100.0, 7: 2.5},
+}
+
+
 def test_everything_that_is_said_arrives() -> None:
     message = vllm.GenerateRequest(
         model="scripted",
         text="hi",
         temperature=0.5,
         sampling=vllm.RandomSampling(num_sequences=3, top_k=5, top_p=0.5, min_p=0.25, seed=-7),
+        decoding=vllm.DecodingParameters(**PENALTIES),
         stopping=vllm.StoppingCriteria(
             max_new_tokens=9, min_new_tokens=3, stop_token_ids=[4], stop_strings=["x"], include_stop_strings=True
         ),
@@ -93,7 +102,7 @@ def test_everything_that_is_said_arrives() -> None:
         prompt=(104, 105),
         max_tokens=9,
         min_tokens=3,
-        sampling=SamplingParams(temperature=0.5, top_k=5, top_p=0.5, min_p=0.25, seed=-7, logprobs=2),
+        sampling=SamplingParams(temperature=0.5, top_k=5, top_p=0.5, min_p=0.25, seed=-7, logprobs=2, **PENALTIES),
         stop_token_ids=(EOS, 4),
         stop=("x",),
         include_stop=True,
@@ -109,6 +118,7 @@ def test_everything_that_is_said_arrives() -> None:
             top_p=0.5,
             min_p=0.25,
             seed=-7,
+            **PENALTIES,
             logprobs=2,
             max_tokens=9,
             min_tokens=3,
@@ -230,6 +240,14 @@ def test_values_that_change_nothing_are_no_reason_to_refuse() -> None:
         (vllm.GenerateRequest(text="hi", temperature=-1.0), "/temperature"),
         (vllm.GenerateRequest(text="hi", temperature=float("nan")), "/temperature"),
         (vllm.GenerateRequest(text="hi", sampling=vllm.RandomSampling(top_p=2.0)), "/sampling/top_p"),
+        (
+            vllm.GenerateRequest(text="hi", decoding=vllm.DecodingParameters(presence_penalty=3.0)),
+            "/decoding/presence_penalty",
+        ),
+        (
+            vllm.GenerateRequest(text="hi", decoding=vllm.DecodingParameters(logit_bias={1: 101.0})),
+            "/decoding/logit_bias",
+        ),
         (vllm.GenerateRequest(text="hi", sampling=vllm.RandomSampling(top_k=2**32 - 1)), "/sampling/top_k"),
         (vllm.GenerateRequest(text="hi", sampling=vllm.RandomSampling(num_sequences=129)), "/sampling/num_sequences"),
         (
