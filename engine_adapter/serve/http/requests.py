@@ -26,8 +26,8 @@ class ModelRequest(Strict):
 
 
 class GenerationRequest(ModelRequest):
-    """What all that generates has in common. ``seed``, ``top_k``, ``min_p``, ``min_tokens``, ``ignore_eos``, the penalties
-    and ``logit_bias`` are extensions where OpenAI's API does not have them."""
+    """What all that generates has in common. ``seed``, ``top_k``, ``min_p``, ``min_tokens``, ``ignore_eos``, the
+    penalties and ``logit_bias`` are extensions where OpenAI's API does not have them."""
 
     stream: bool | None = None
     min_tokens: int | None = Field(None, ge=0)
