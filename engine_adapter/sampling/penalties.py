@@ -1,5 +1,6 @@
 """What a request's logit bias and penalties do to the logits of a row: a few tokens of it, the others stay."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -87,12 +88,20 @@ class TokenCounts:
     def _count(self, output: Sequence[int], position: int) -> None:
         if len(output) < position:
             raise ValueError(f"the penalties of position {position} need its {position} tokens, not {len(output)}")
-        while len(self._output) > position or self._output != list(output[: len(self._output)]):
-            self._generated[self._at[self._output.pop()]] -= 1
+        if len(self._output) > position or self._output != list(output[: len(self._output)]):
+            self._forget_behind(output[:position])
         for token in output[len(self._output) : position]:
             index = self._index(token)
             self._generated[index] += 1
             self._output.append(token)
+
+    def _forget_behind(self, output: Sequence[int]) -> None:
+        """Takes back what was counted behind the tokens that both have in common."""
+        pairs = zip(self._output, output, strict=False)
+        common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        for token in self._output[common:]:
+            self._generated[self._at[token]] -= 1
+        del self._output[common:]
 
     def _index(self, token: int) -> int:
         """Where the token is in the arrays; they only grow, so that views of them which were handed out stay true."""

@@ -67,8 +67,7 @@ def _print(machine: Mapping[str, str], figures: Sequence[Figure]) -> None:
     console = Console()
     for name, value in machine.items():
         console.print(f"{name}: {value}", highlight=False, markup=False)
-    peers = ", ".join(dict.fromkeys(each.peer for each in figures))
-    console.print(f"microseconds of process time a row; the peer: {peers}", highlight=False, markup=False)
+    console.print(f"microseconds of process time a row; the peer: {_peers(figures)}", highlight=False, markup=False)
     table = Table(*figures[0].case, "structout", "peer", "ratio", box=None, pad_edge=False)
     for each in figures:
         values = (f"{each.own_us:.1f}", f"{each.peer_us:.1f}", f"{each.ratio:.2f}")
@@ -76,20 +75,25 @@ def _print(machine: Mapping[str, str], figures: Sequence[Figure]) -> None:
     console.print(table)
 
 
-def _draw(benchmark: str, figures: Iterable[Figure], plot: Path) -> None:
+def _peers(figures: Iterable[Figure]) -> str:
+    return ", ".join(dict.fromkeys(each.peer for each in figures))
+
+
+def _draw(benchmark: str, figures: Sequence[Figure], plot: Path) -> None:
     """How much faster than the peer each case is, as bars."""
     from matplotlib.figure import Figure as Drawing
 
-    labels = [" ".join(map(str, (*each.case.values(), each.peer))) for each in figures]
+    labels = [" ".join(map(str, each.case.values())) for each in figures]
     ratios = [each.ratio for each in figures]
     drawing = Drawing(figsize=(9, 1 + 0.28 * len(ratios)), layout="constrained")
     axes = drawing.subplots()
     bars = axes.barh(labels, ratios)
     axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.margins(x=0.12)  # room for the numbers
     axes.invert_yaxis()
     axes.set_title(f"structout bench {benchmark}")
-    axes.set_xlabel("the peer's process time by structout's")
+    axes.set_xlabel(f"process time of {_peers(figures)} by structout's")
     drawing.savefig(plot)
 
 
