@@ -132,6 +132,11 @@ class DeviceSampler:
             1, 1, dtype=torch.int32, device=device
         )  # has an address, which an empty one has not
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the last launch has left its counters at zero, as every complete one does. Waits for the device."""
+        return not (self._scratch.slots.any() or self._scratch.arrivals.any())
+
     def stage(self, rows: SamplingRows, row_map: npt.NDArray[np.int64]) -> None:
         """Sends the parameters of the next launch's rows to the device, without waiting for it."""
         params = torch.from_numpy(packed(rows, row_map))

@@ -16,6 +16,11 @@ def by_triton(batch: Batch, splits: int | None = None) -> Sampled:
     return _process().submit(_sample, batch, splits).result()
 
 
+def one_after_the_other(several: list[Batch]) -> list[Sampled]:
+    """The same for batches of one width and dtype, in the same memory; raises if a counter is not zero in the end."""
+    return _process().submit(_reuse, several).result()
+
+
 @functools.cache
 def _process() -> ProcessPoolExecutor:
     process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_interpret)
@@ -35,3 +40,27 @@ def _sample(batch: Batch, splits: int | None) -> Sampled:
     from engine_adapter.sampling import triton_sampler
 
     return triton_sampler.sample_batch(batch.logits, batch.rows, batch.bitmask, np.array(batch.row_map), splits=splits)
+
+
+def _reuse(several: list[Batch]) -> list[Sampled]:
+    import numpy as np
+    import torch
+
+    from engine_adapter.sampling.triton_sampler import DeviceSampler, Outputs
+
+    rows = max(len(batch.params) for batch in several)
+    size, device = several[0].logits.shape[1], torch.device("cpu")
+    sampler, outputs = DeviceSampler(rows, size, device), Outputs.empty(rows, device)
+    logits = torch.full((rows, size), torch.nan, dtype=several[0].logits.dtype)
+    results = []
+    for batch in several:
+        count = len(batch.params)
+        logits[:count] = batch.logits
+        sampler.stage(batch.rows, np.array(batch.row_map))
+        sampler.launch(logits[:count], torch.from_numpy(batch.bitmask), outputs)
+        values = (outputs.tokens, outputs.flags, outputs.logprobs)
+        none = torch.zeros(count, 0)
+        results.append(Sampled(*(value[:count].clone() for value in values), none, none))
+    if not sampler.is_at_rest:
+        raise AssertionError("a counter is not zero after the launch")
+    return results
