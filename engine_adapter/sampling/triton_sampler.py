@@ -112,6 +112,12 @@ def packed(rows: SamplingRows, row_map: npt.NDArray[np.int64]) -> npt.NDArray[np
 class DeviceSampler:
     """Samples up to ``rows`` rows of ``size`` logits a step on one device, in memory of its own, allocated here.
 
+    ::
+
+        sampler, outputs = DeviceSampler(rows, size, device), Outputs.empty(rows, device)
+        sampler.stage(batch.rows(slots, positions), row_map)
+        sampler.launch(logits, bitmask, outputs)
+
     One step at a time: calls have to be ordered by the stream. For a CUDA graph, capture `launch` alone, with the
     logits, the bitmask and ``outputs`` where they will be, and ``truncated`` if rows may ever ask for it; then, before
     each replay, change the bitmask in place and call `stage`.

@@ -6,9 +6,13 @@ import multiprocessing
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
 
 from engine_adapter.sampling.sampled import Sampled
 from tests.sampling.strategies import Batch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def by_triton(batch: Batch, splits: int | None = None) -> Sampled:
@@ -19,6 +23,11 @@ def by_triton(batch: Batch, splits: int | None = None) -> Sampled:
 def one_after_the_other(several: list[Batch]) -> list[Sampled]:
     """The same for batches of one width and dtype, in the same memory; raises if a counter is not zero in the end."""
     return _process().submit(_reuse, several).result()
+
+
+def by_gumbel(logits: "torch.Tensor", bitmask: "torch.Tensor", *, noisy: bool) -> "torch.Tensor":
+    """`benchmarks.gumbel_kernels.sample`, interpreted."""
+    return _process().submit(_gumbel, logits, bitmask, noisy).result()
 
 
 @functools.cache
@@ -58,9 +67,15 @@ def _reuse(several: list[Batch]) -> list[Sampled]:
         logits[:count] = batch.logits
         sampler.stage(batch.rows, np.array(batch.row_map))
         sampler.launch(logits[:count], torch.from_numpy(batch.bitmask), outputs)
-        values = (outputs.tokens, outputs.flags, outputs.logprobs)
+        tokens, flags, logprobs = (value[:count].clone() for value in (outputs.tokens, outputs.flags, outputs.logprobs))
         none = torch.zeros(count, 0)
-        results.append(Sampled(*(value[:count].clone() for value in values), none, none))
+        results.append(Sampled(tokens, flags, logprobs, none, none))
     if not sampler.is_at_rest:
         raise AssertionError("a counter is not zero after the launch")
     return results
+
+
+def _gumbel(logits: "torch.Tensor", bitmask: "torch.Tensor", noisy: bool) -> "torch.Tensor":
+    from benchmarks import gumbel_kernels
+
+    return gumbel_kernels.sample(logits, bitmask, noisy=noisy)
