@@ -118,9 +118,9 @@ class DeviceSampler:
         sampler.stage(batch.rows(slots, positions), row_map)
         sampler.launch(logits, bitmask, outputs)
 
-    One step at a time: calls have to be ordered by the stream. For a CUDA graph, capture `launch` alone, with the
-    logits, the bitmask and ``outputs`` where they will be, and ``truncated`` if rows may ever ask for it; then, before
-    each replay, change the bitmask in place and call `stage`.
+    One step at a time: calls have to be ordered by the stream. For a CUDA graph, call `launch` once, which compiles it,
+    then capture it alone, with the logits, the bitmask and ``outputs`` where they will be, and ``truncated`` if a row
+    may ever ask for it; then, before each replay, change the bitmask in place and call `stage`.
 
     Args:
         rows: most rows of a step.
@@ -144,7 +144,19 @@ class DeviceSampler:
         return not (self._scratch.slots.any() or self._scratch.arrivals.any())
 
     def stage(self, rows: SamplingRows, row_map: npt.NDArray[np.int64]) -> None:
-        """Sends the parameters of the next launch's rows to the device, without waiting for it."""
+        """Sends the parameters of the next launch's rows to the device, without waiting for it.
+
+        Args:
+            rows: at most as many as this was made for.
+            row_map: int64, for each its row of the bitmask, which has to have it, or -1 for a row that has none.
+
+        Raises:
+            ValueError: too many rows, or the map is not for so many, or has something below -1.
+        """
+        if len(rows) > self.rows:
+            raise ValueError(f"{len(rows)} rows, but memory for {self.rows}: make a larger DeviceSampler")
+        if row_map.shape != (len(rows),) or (row_map < -1).any():
+            raise ValueError(f"the row map has to give each of {len(rows)} rows a row of the bitmask, or -1")
         params = torch.from_numpy(packed(rows, row_map))
         if self._params.is_cuda:
             params = params.pin_memory()
@@ -167,7 +179,11 @@ class DeviceSampler:
             outputs: for n rows or more.
             truncated: whether a row that is not greedy may ask for top-k, top-p or min-p.
             splits: programs to a row; None for as many as fill a large GPU. No result depends on it.
+
+        Raises:
+            ValueError: the tensors are not as said.
         """
+        self._check(logits, bitmask, outputs)
         if not len(logits):
             return
         mask = self._no_mask if bitmask is None or not bitmask.numel() else bitmask
@@ -192,6 +208,19 @@ class DeviceSampler:
                 **TRUNCATE,
             )  # fmt: skip
 
+    def _check(self, logits: torch.Tensor, bitmask: torch.Tensor | None, outputs: Outputs) -> None:
+        is_fit = logits.dim() == 2 and len(logits) <= self.rows and logits.shape[1] == self.size
+        if not is_fit or logits.dtype not in _EQUAL_BITS or logits.stride(1) != 1:
+            raise ValueError(
+                f"logits have to be float32, bfloat16 or float16 [n, {self.size}], n at most {self.rows}, with columns "
+                f"beside each other, not {logits.dtype} {list(logits.shape)} with strides {list(logits.stride())}"
+            )
+        is_mask = bitmask is None or (bitmask.dtype == torch.int32 and bitmask.dim() == 2)
+        if not is_mask or (bitmask is not None and bitmask.shape[1] > 1 and bitmask.stride(1) != 1):
+            raise ValueError("a bitmask has to be int32 [rows, words], with columns beside each other")
+        if len(outputs.tokens) < len(logits):
+            raise ValueError(f"{len(logits)} rows of logits, but outputs for {len(outputs.tokens)}")
+
     def _evened(self, splits: int) -> int:
         """At most so many, but no more than it takes for the one with the most blocks to have no more."""
         return int(triton.cdiv(self._blocks, triton.cdiv(self._blocks, min(splits, self._blocks))))
@@ -212,7 +241,7 @@ def sample_batch(
     if logits.dtype not in _EQUAL_BITS:
         logits = logits.float()
     if logits.stride(1) != 1:
-        logits = logits.contiguous()
+        logits = logits.clone(memory_format=torch.contiguous_format)
     words, mapped = _on_device(bitmask, row_map, logits.device)
     sampler = _sampler(logits.device, _stream(logits.device)).of(*logits.shape)
     sampler.stage(rows, mapped)
