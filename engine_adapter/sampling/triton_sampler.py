@@ -215,8 +215,7 @@ class DeviceSampler:
                 f"logits have to be float32, bfloat16 or float16 [n, {self.size}], n at most {self.rows}, with columns "
                 f"beside each other, not {logits.dtype} {list(logits.shape)} with strides {list(logits.stride())}"
             )
-        is_mask = bitmask is None or (bitmask.dtype == torch.int32 and bitmask.dim() == 2)
-        if not is_mask or (bitmask is not None and bitmask.shape[1] > 1 and bitmask.stride(1) != 1):
+        if bitmask is not None and not _is_bitmask(bitmask):
             raise ValueError("a bitmask has to be int32 [rows, words], with columns beside each other")
         if len(outputs.tokens) < len(logits):
             raise ValueError(f"{len(logits)} rows of logits, but outputs for {len(outputs.tokens)}")
@@ -224,6 +223,11 @@ class DeviceSampler:
     def _evened(self, splits: int) -> int:
         """At most so many, but no more than it takes for the one with the most blocks to have no more."""
         return int(triton.cdiv(self._blocks, triton.cdiv(self._blocks, min(splits, self._blocks))))
+
+
+def _is_bitmask(bitmask: torch.Tensor) -> bool:
+    has_strides = bitmask.numel() > 0 and bitmask.dim() == 2 and bitmask.shape[1] > 1
+    return bitmask.dtype == torch.int32 and bitmask.dim() == 2 and not (has_strides and bitmask.stride(1) != 1)
 
 
 def sample_batch(

@@ -201,6 +201,11 @@ def test_rows_of_any_stride_and_a_mask_without_words() -> None:
         assert sampled.flags.tolist() == [RowFlag.OK, RowFlag.EMPTY_MASK, RowFlag.OK]
 
 
+def test_no_row_has_a_mask_although_there_are_some() -> None:
+    batch = Batch(torch.eye(3), [SamplingParams(temperature=0)] * 3, [0.0] * 3, np.zeros((3, 2), np.int32), [-1] * 3)
+    assert by_triton(batch).tokens.tolist() == [0, 1, 2]
+
+
 def test_forced_token_has_probability_one() -> None:
     logits = torch.from_numpy(np.random.default_rng(0).normal(0, 9, (2, 3000)).astype(np.float32))
     bitmask = np.zeros((1, 94), np.int32)
