@@ -1,6 +1,8 @@
 """`sample`: the one door to the sampler, whatever computes behind it."""
 
-from collections.abc import Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +44,18 @@ def sample(
     _check_map(mapped, len(logits), len(words))
     if isinstance(words, np.ndarray) and logits.is_cpu:
         return cpu_sampler.sample_rows(logits, rows, words, mapped)
-    return torch_sampler.sample_batch(logits, rows, words, mapped)
+    return _batch_sampler(logits.device.type)(logits, rows, words, mapped)
+
+
+@functools.cache
+def _batch_sampler(device_type: str) -> Callable[..., Sampled]:
+    """What samples all rows at once: Triton's kernels on CUDA if they can be had, else torch."""
+    if device_type == "cuda":
+        with contextlib.suppress(ImportError):
+            from engine_adapter.sampling import triton_sampler
+
+            return triton_sampler.sample_batch
+    return torch_sampler.sample_batch
 
 
 def _check_logits(logits: torch.Tensor, rows: SamplingRows) -> None:

@@ -1,0 +1,69 @@
+"""Which sampler stands behind the door on which device, and what the one for CUDA refuses."""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from engine_adapter.sampling import SamplingParams, SamplingRows, sampler, torch_sampler
+
+
+@pytest.fixture(autouse=True)
+def _unread() -> Iterator[None]:
+    sampler._batch_sampler.cache_clear()
+    yield
+    sampler._batch_sampler.cache_clear()
+
+
+def test_cuda_takes_the_kernels_where_triton_can_be_imported() -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from engine_adapter.sampling import triton_sampler
+
+    assert sampler._batch_sampler("cuda") is triton_sampler.sample_batch
+
+
+def test_cuda_takes_torch_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "engine_adapter.sampling.triton_sampler", raising=False)
+    monkeypatch.delattr("engine_adapter.sampling.triton_sampler", raising=False)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert sampler._batch_sampler("cuda") is torch_sampler.sample_batch
+
+
+@pytest.mark.parametrize("device_type", ["cpu", "mps", "meta"])
+def test_other_devices_take_torch(device_type: str) -> None:
+    assert sampler._batch_sampler(device_type) is torch_sampler.sample_batch
+
+
+@pytest.mark.parametrize(
+    ("logits", "bitmask", "message"),
+    [
+        (torch.zeros(3, 40), None, r"n at most 2, .* not torch.float32 \[3, 40\]"),
+        (torch.zeros(2, 41), None, r"\[n, 40\]"),
+        (torch.zeros(2, 40, dtype=torch.float64), None, "float32, bfloat16 or float16"),
+        (torch.zeros(40, 2).T, None, r"with strides \[1, 2\]"),
+        (torch.zeros(2, 40), torch.zeros(2, 2), "a bitmask has to be int32"),
+        (torch.zeros(2, 40), torch.zeros(2, 2, dtype=torch.int32).T, "a bitmask has to be int32"),
+    ],
+)
+def test_tensors_that_do_not_fit_the_device_sampler(
+    logits: torch.Tensor, bitmask: torch.Tensor | None, message: str
+) -> None:
+    triton_sampler = pytest.importorskip("engine_adapter.sampling.triton_sampler")
+    device = torch.device("cpu")
+    with pytest.raises(ValueError, match=message):
+        triton_sampler.DeviceSampler(2, 40, device).launch(logits, bitmask, triton_sampler.Outputs.empty(3, device))
+
+
+def test_rows_that_do_not_fit_the_device_sampler() -> None:
+    triton_sampler = pytest.importorskip("engine_adapter.sampling.triton_sampler")
+    device = torch.device("cpu")
+    small = triton_sampler.DeviceSampler(2, 40, device)
+    with pytest.raises(ValueError, match="3 rows, but memory for 2"):
+        small.stage(SamplingRows.of([SamplingParams()] * 3, [0.0] * 3), np.zeros(3, np.int64))
+    for row_map in ([0], [0, -2]):
+        with pytest.raises(ValueError, match="each of 2 rows a row of the bitmask, or -1"):
+            small.stage(SamplingRows.of([SamplingParams()] * 2, [0.0] * 2), np.array(row_map))
+    with pytest.raises(ValueError, match="2 rows of logits, but outputs for 1"):
+        small.launch(torch.zeros(2, 40), None, triton_sampler.Outputs.empty(1, device))
