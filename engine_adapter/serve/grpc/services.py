@@ -66,8 +66,7 @@ class VllmEngineService:
         await self.calls.stream(_VLLM_ENGINE, message, context)
 
     async def abort(self, message: Any, context: ServicerContext[Any, Any]) -> Any:
-        for request_id in message.request_ids:
-            await self.calls.abort(request_id)
+        await self.calls.abort(message.request_ids)
         return vllm_engine_pb2.AbortResponse()
 
     async def health_check(self, message: Any, context: ServicerContext[Any, Any]) -> Any:

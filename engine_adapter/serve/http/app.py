@@ -18,9 +18,11 @@ from engine_adapter.serve.http.completions import read_completion
 from engine_adapter.serve.http.embeddings import EmbeddingsAnswerer, read_embeddings
 from engine_adapter.serve.http.endpoint import Endpoint
 from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.http.intake import Intake
 from engine_adapter.serve.http.page.requests import page_routes
 from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.served import ServedModel
+from structout.parsing.problems import quote
 
 
 def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) -> Starlette:
@@ -46,14 +48,15 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
     async def show_metrics(request: Request) -> Response:
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
+    intake = Intake()
     generate = functools.partial(answer, running=served.running)
     embed = EmbeddingsAnswerer(Embedder(served.running), served.running.ends)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", Endpoint(served, read_chat, generate), methods=["POST"]),
-            Route("/v1/completions", Endpoint(served, read_completion, generate), methods=["POST"]),
-            Route("/v1/responses", Endpoint(served, read_response, generate), methods=["POST"]),
-            Route("/v1/embeddings", Endpoint(served, read_embeddings, embed), methods=["POST"]),
+            Route("/v1/chat/completions", Endpoint(served, intake, read_chat, generate), methods=["POST"]),
+            Route("/v1/completions", Endpoint(served, intake, read_completion, generate), methods=["POST"]),
+            Route("/v1/responses", Endpoint(served, intake, read_response, generate), methods=["POST"]),
+            Route("/v1/embeddings", Endpoint(served, intake, read_embeddings, embed), methods=["POST"]),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route("/health", health),
@@ -78,6 +81,6 @@ async def _no_such_route(request: Request, exc: Exception) -> Response:
     """What the router refuses: there is no such path, or it has no such method. No request got as far as an error of
     ours, so the status is the router's."""
     assert isinstance(exc, HTTPException), "registered for these alone"
-    message = f"{request.method} {request.url.path} is not served here"
+    message = f"{request.method} {quote(request.url.path)} is not served here"
     error = {"message": message, "type": "invalid_request_error", "code": "not_found", "param": None}
     return JSONResponse({"error": error}, status_code=exc.status_code, headers=exc.headers)

@@ -12,6 +12,7 @@ import uvicorn
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from engine_adapter.serve.http.app import create_app
+from engine_adapter.serve.http.connection import Connection
 from engine_adapter.serve.running import LAST_STEPS_S
 from engine_adapter.serve.served import ServedModel
 
@@ -19,8 +20,8 @@ GRACE_S: Final = 30.0
 """How long requests that are under way may take to finish when the server is to stop, in seconds."""
 
 _KEEP_ALIVE_S: Final = 75
-"""How long a connection that is idle stays open, in seconds. Longer than clients keep theirs, so that none sends a
-request on one that is just being closed."""
+"""How long a connection stays open on which no request comes, in seconds. Longer than clients keep theirs, so that
+none sends a request on one that is just being closed."""
 
 _LAST_WRITES_S: Final = 5.0
 """How long their clients may take to read the end, in seconds."""
@@ -64,6 +65,7 @@ class HttpServer(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             create_app(served, metrics=metrics),
+            http=Connection,
             lifespan="off",
             ws="none",
             log_config=None,
