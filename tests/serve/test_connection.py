@@ -1,6 +1,7 @@
 """Connections whose clients do nothing, or read nothing, are closed. Time passes when the test says so."""
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from engine_adapter.serve.http.connection import STALLED_S, Connection
+from engine_adapter.serve.http.connection import PIECE_BYTES, STALLED_S, Connection
 from tests.serve.support import guarded
 
 IDLE_S = 75
@@ -151,6 +152,25 @@ def test_a_client_that_reads_nothing_is_taken_for_gone() -> None:
         client.connection.connection_lost(None)
 
     guarded(main)
+
+
+def test_no_more_is_taken_from_a_client_at_a_time_than_others_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(Connection, "data_received", lambda self, data: sizes.append(len(data)))
+
+    async def main() -> None:
+        config = uvicorn.Config(Client.app, interface="asgi3", lifespan="off", ws="none", log_config=None)
+        config.load()
+        make = functools.partial(Connection, config, ServerState(), {})
+        async with await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"x" * 10 * PIECE_BYTES)
+            while sum(sizes) < 10 * PIECE_BYTES:
+                await asyncio.sleep(0)
+            writer.close()
+
+    guarded(main)
+    assert max(sizes) <= PIECE_BYTES
 
 
 def test_a_connection_that_is_lost_leaves_no_timer() -> None:

@@ -5,6 +5,10 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+PIECE_BYTES: Final = 8 * 2**10
+"""Most bytes that are taken from a client before it is another's turn: cut into chunks of a byte each, which h11 reads
+one by one, the 256 KiB that asyncio takes hold everybody up for a second."""
+
 STALLED_S: Final = 60.0
 """How long a client may leave unread what it was sent, in seconds, where more is to come."""
 
@@ -23,6 +27,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):  # asyncio's own transports have it
+            transport.max_size = PIECE_BYTES
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
