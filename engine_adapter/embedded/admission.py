@@ -136,6 +136,8 @@ def _shown(value: object) -> str:
     """The value in a message if it is a short number, else what it is: other reprs may raise."""
     if type(value) is tuple and (others := [each for each in value if not _is_integer(each)]):
         return f"a tuple with {_shown(others[0])}"
+    if type(value) is tuple:
+        return f"{len(value):,} of them"
     if type(value) is str:
         return f"a string of {len(value)} characters"
     if type(value) is int:
