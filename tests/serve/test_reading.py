@@ -16,6 +16,7 @@ from engine_adapter.serve.http.intake import Intake
 from engine_adapter.serve.http.requests import ChatMessage, ChatRequest, CompletionRequest
 from engine_adapter.serve.http.responses.request import InputMessage, ResponseRequest
 from engine_adapter.serve.reading import MAX_LARGE, SMALL_BYTES, TOO_MANY_LARGE, Reading
+from engine_adapter.serve.running import SHUTTING_DOWN
 from structout import Err, ErrorKind, GrammarError, Ok, Result
 from tests.serve.support import GUARD_S, client_to, guarded, running, scripted_engine
 
@@ -126,8 +127,8 @@ def test_a_body_is_its_parts() -> None:
 
 @pytest.mark.parametrize("part", [b"x", b"x" * LARGE])
 def test_a_body_that_never_ends_is_refused(part: bytes) -> None:
-    intake = Intake(most_bytes=1000)
-    assert failure(guarded(lambda: intake.take(Sending(part, is_endless=True).request))) is ErrorKind.TOO_COMPLEX
+    request = Sending(part, is_endless=True).request
+    assert failure(guarded(lambda: Intake().take(request, most_bytes=1000))) is ErrorKind.TOO_COMPLEX
 
 
 @pytest.mark.parametrize("parts", [[], [b"x"], [b"x" * LARGE]])
@@ -136,6 +137,17 @@ def test_a_body_that_does_not_come_in_is_refused(parts: list[bytes]) -> None:
     result = guarded(lambda: intake.take(Sending(*parts).request))
     assert isinstance(result, Err)
     assert (result.error.kind, result.error.consequence.http_status) == (ErrorKind.TIMED_OUT, 400)
+
+
+def test_when_the_server_ends_no_body_is_waited_for() -> None:
+    async def main() -> list[Result[bytes, GrammarError]]:
+        intake = Intake()
+        coming = [asyncio.ensure_future(intake.take(Sending(*parts).request)) for parts in ([], [b"x"], [b"x" * LARGE])]
+        await asyncio.sleep(0)
+        intake.close()
+        return [*await asyncio.gather(*coming), await intake.take(Sending().request)]
+
+    assert guarded(main) == [Err(SHUTTING_DOWN)] * 4
 
 
 def test_few_large_bodies_come_in_at_the_same_time() -> None:

@@ -25,13 +25,17 @@ from engine_adapter.serve.served import ServedModel
 from structout.parsing.problems import quote
 
 
-def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) -> Starlette:
+def create_app(
+    served: ServedModel, *, metrics: CollectorRegistry = REGISTRY, intake: Intake | None = None
+) -> Starlette:
     """An ASGI application that serves one model.
 
     Args:
         served: the model; its engine runs already, and belongs to the caller.
         metrics: what ``/metrics`` shows.
+        intake: takes bodies in, until the caller closes it; one of its own when not given.
     """
+    bodies = intake or Intake()
 
     async def health(request: Request) -> Response:
         """200 while requests are taken, else the error that they would get."""
@@ -48,20 +52,19 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
     async def show_metrics(request: Request) -> Response:
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
-    intake = Intake()
     generate = functools.partial(answer, running=served.running)
     embed = EmbeddingsAnswerer(Embedder(served.running), served.running.ends)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", Endpoint(served, intake, read_chat, generate), methods=["POST"]),
-            Route("/v1/completions", Endpoint(served, intake, read_completion, generate), methods=["POST"]),
-            Route("/v1/responses", Endpoint(served, intake, read_response, generate), methods=["POST"]),
-            Route("/v1/embeddings", Endpoint(served, intake, read_embeddings, embed), methods=["POST"]),
+            Route("/v1/chat/completions", Endpoint(served, bodies, read_chat, generate), methods=["POST"]),
+            Route("/v1/completions", Endpoint(served, bodies, read_completion, generate), methods=["POST"]),
+            Route("/v1/responses", Endpoint(served, bodies, read_response, generate), methods=["POST"]),
+            Route("/v1/embeddings", Endpoint(served, bodies, read_embeddings, embed), methods=["POST"]),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route("/health", health),
             Route("/metrics", show_metrics),
-            *page_routes(served),
+            *page_routes(served, bodies),
         ],
         exception_handlers={HTTPException: _no_such_route},
     )

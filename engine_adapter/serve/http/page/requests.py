@@ -50,12 +50,12 @@ class TakeText(Strict):
     text: str
 
 
-def page_routes(served: ServedModel) -> list[Route]:
+def page_routes(served: ServedModel, intake: Intake) -> list[Route]:
     """The page and what it asks for. Without a compile service there is nothing to try."""
     routes = [*asset_routes(), _route("/page/model", _model(served)), _route("/page/requests", _requests(served))]
     if served.service is None:
         return routes
-    return routes + _try_routes(Tries(served.service), Bodies(Intake(most_bytes=MAX_BODY_BYTES), served.reading))
+    return routes + _try_routes(Tries(served.service), Bodies(intake, served.reading))
 
 
 def _try_routes(tries: Tries, bodies: "Bodies") -> list[Route]:
@@ -168,7 +168,7 @@ class Bodies:
         """The body as an object. It has to say that it is JSON: a form on another site cannot."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return Err(_invalid("the body has to be sent as application/json"))
-        match await self.intake.take(request):
+        match await self.intake.take(request, most_bytes=MAX_BODY_BYTES):
             case Err() as failed:
                 return failed
             case Ok(body):
