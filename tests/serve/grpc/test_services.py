@@ -242,7 +242,7 @@ def test_what_is_no_message_is_the_callers_mistake(method: str) -> None:
         async with served() as server:
             path = f"/vllm.Inference/{method}"
             make = server.channel.unary_unary if method == "Generate" else server.channel.unary_stream
-            replies, end = await heard(make(path)(b"\xff\xff"))
+            replies, end = await heard(make(path, bytes, bytes)(b"\xff\xff"))
             assert replies == []
             assert (end.code, end.details) == (grpc.StatusCode.INVALID_ARGUMENT, "this is no vllm.GenerateRequest")
 
