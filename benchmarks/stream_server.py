@@ -32,13 +32,13 @@ _MAX_LEN: Final = 128
 class Bytes:
     """`engine_adapter.serve.served.Prompts` for a vocabulary of bytes."""
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        return tuple(text.encode())
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
+        return Ok(tuple(text.encode()))
 
     def of_chat(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
     ) -> Result[tuple[int, ...], GrammarError]:
-        return Ok(self.of_text("".join(message["content"] for message in messages)))
+        return self.of_text("".join(message["content"] for message in messages))
 
 
 @contextmanager

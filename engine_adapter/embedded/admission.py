@@ -49,6 +49,12 @@ def _is_duration(value: Any) -> bool:
 
 MAX_STOPS: Final = 16
 MAX_STOP_LENGTH: Final = 256
+MAX_STOP_TOKENS: Final = 1024
+"""Each costs a sequence time in every step in which it may not end yet."""
+
+
+def _are_stop_tokens(value: Any) -> bool:
+    return _are_token_ids(value) and len(value) <= MAX_STOP_TOKENS
 
 
 def _are_stops(value: Any) -> bool:
@@ -82,7 +88,7 @@ _RULES: Final = (
     _Rule("sampling", lambda value: isinstance(value, SamplingParams), "SamplingParams"),
     _Rule("spec", lambda value: isinstance(value, SPEC_TYPES), "one of the kinds of grammar", optional=True),
     _Rule("backend", lambda value: isinstance(value, str), "the id of a backend, a string", optional=True),
-    _Rule("stop_token_ids", _are_token_ids, "token ids, which are integers", optional=True),
+    _Rule("stop_token_ids", _are_stop_tokens, f"at most {MAX_STOP_TOKENS} token ids, which are integers", True),
     _Rule("ignore_eos", lambda value: isinstance(value, bool), "true or false"),
     _Rule("stop", _are_stops, f"at most {MAX_STOPS} strings of 1 to {MAX_STOP_LENGTH} characters that UTF-8 can write"),
     _Rule("include_stop", lambda value: isinstance(value, bool), "true or false"),
@@ -130,6 +136,8 @@ def _shown(value: object) -> str:
     """The value in a message if it is a short number, else what it is: other reprs may raise."""
     if type(value) is tuple and (others := [each for each in value if not _is_integer(each)]):
         return f"a tuple with {_shown(others[0])}"
+    if type(value) is tuple:
+        return f"{len(value):,} of them"
     if type(value) is str:
         return f"a string of {len(value)} characters"
     if type(value) is int:

@@ -50,7 +50,7 @@ class Request:
         spec: the grammar; None for free text.
         backend: id of the backend that has to compile ``spec``; None for the first that takes it.
         stop_token_ids: what ends the text; the vocabulary's eos ids when not given, and none if it is empty. At least
-            one beside a ``spec``.
+            one beside a ``spec``, and at most 1,024.
         ignore_eos: whether the model's wish to end is ignored: the vocabulary's eos ids are tokens like others, and
             ``stop_token_ids`` alone end the text. With a ``spec`` they do too, where its grammar allows nothing else.
         stop: strings that end the text, at most 16 of 1 to 256 characters, wherever they are in tokens. With a grammar

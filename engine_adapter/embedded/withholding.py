@@ -18,14 +18,13 @@ def withhold_stops(sequence: Sequence, logits: torch.Tensor, bitmask_row: Bitmas
         logits: floating point [logit_width], the caller's own to change.
         bitmask_row: int32 [bitmask width], likewise; None where no grammar constrains the token.
     """
-    stops = sorted(sequence.withheld)
-    if not stops:
+    if not sequence.withheld:
         return
+    stops = np.fromiter(sequence.withheld, np.int64)
     if bitmask_row is None:
-        logits[stops] = -torch.inf
+        logits[torch.from_numpy(stops)] = -torch.inf
         return
     words = bitmask_row.view(np.uint32).copy()
-    for token in stops:
-        words[token >> 5] &= ~np.uint32(1 << (token & 31))
+    np.bitwise_and.at(words, stops >> 5, ~(np.uint32(1) << (stops & 31).astype(np.uint32)))
     if words.any():
         bitmask_row[:] = words.view(np.int32)

@@ -8,6 +8,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from engine_adapter.embedded.local import Local
+from engine_adapter.serve.reading import Reading
 from engine_adapter.serve.running import RunningEngine
 from structout.compile import CompileService
 from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
@@ -28,8 +29,8 @@ _NO_TEMPLATE: Final = GrammarError(
 class Prompts(Protocol):
     """Turns what clients send into token ids. Safe to use from any thread; may take long enough to want one."""
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        """The token ids of a text."""
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
+        """The token ids of a text, or why it has too many."""
         ...
 
     def of_chat(
@@ -50,6 +51,7 @@ class ServedModel:
         max_len: most tokens of prompt and answer together.
         running: the engine.
         service: makes grammars for whoever tries one on the page; None if nobody can.
+        reading: where requests are read.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ServedModel:
     max_len: int
     running: RunningEngine
     service: CompileService | None = None
+    reading: Reading = attrs.field(factory=Reading)
 
 
 def unknown_model(name: str, hint: str) -> GrammarError:
@@ -77,21 +80,32 @@ def served_locally(local: Local) -> ServedModel:
     return ServedModel(
         name=local.loaded.name,
         vocabulary=local.vocabulary,
-        prompts=TokenizerPrompts(local.loaded.tokenizer),
+        prompts=TokenizerPrompts(local.loaded.tokenizer, most_bytes=_most_bytes(local)),
         max_len=local.loaded.runner.max_len,
         running=RunningEngine(local.engine),
         service=local.service,
     )
 
 
+def _most_bytes(local: Local) -> int:
+    """What a prompt has at most, were each of its tokens the longest that there is."""
+    return local.loaded.runner.max_len * max(map(len, local.vocabulary.tokens()))
+
+
 class TokenizerPrompts:
-    """`Prompts` by a fast Hugging Face tokenizer, which threads may share, and the chat template that comes with it."""
+    """`Prompts` by a fast Hugging Face tokenizer, which threads may share, and the chat template that comes with it.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    Args:
+        tokenizer: the tokenizer.
+        most_bytes: a text that has more is refused without a look at its tokens, which would take seconds.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, most_bytes: int) -> None:
         self._tokenizer = tokenizer
+        self._most_bytes = most_bytes
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text))
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
+        return self._encoded(text, add_special_tokens=True)
 
     def of_chat(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
@@ -99,18 +113,25 @@ class TokenizerPrompts:
         if not self._tokenizer.chat_template:
             return Err(_NO_TEMPLATE)
         try:
-            return Ok(self._laid_out(messages, tools))
+            text = self._laid_out(messages, tools)
         except Exception as exc:  # a template is a program by whoever made the model
             return Err(_refused_by_template(exc))
+        return self._encoded(text, add_special_tokens=False)
 
-    def _laid_out(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> tuple[int, ...]:
+    def _laid_out(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> str:
         text = self._tokenizer.apply_chat_template(
             [dict(message) for message in messages],
             tools=[dict(tool) for tool in tools] if tools else None,
             add_generation_prompt=True,
             tokenize=False,
         )
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+        return str(text)
+
+    def _encoded(self, text: str, *, add_special_tokens: bool) -> Result[tuple[int, ...], GrammarError]:
+        if (size := len(text.encode("utf-8", "replace"))) > self._most_bytes:
+            message = f"the prompt has {size:,} bytes; there can be no more than {self._most_bytes:,}"
+            return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, keyword="prompt"))
+        return Ok(tuple(self._tokenizer.encode(text, add_special_tokens=add_special_tokens)))
 
 
 def _refused_by_template(exc: Exception) -> GrammarError:

@@ -149,7 +149,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "sampling": (None, {"temperature": 1}, Foreign()),
     "spec": ("ab", {"type": "object"}, Choice, Foreign()),
     "backend": (5, ["trie"], Foreign()),
-    "stop_token_ids": (5, (256.0,), (True,), (-HUGE,), Foreign()),
+    "stop_token_ids": (5, (256.0,), (True,), (-HUGE,), (1,) * 1025, Foreign()),
     "stop": (None, "ab", 5, ("",), ("a" * 257,), ("\ud800",), (1,), ("a",) * 17, (Foreign(),), Foreign()),
     "ignore_eos": (None, 1, "yes", Foreign()),
     "include_stop": (None, 1, "yes", Foreign()),

@@ -141,8 +141,8 @@ def ends_once(outcomes: list[Outcome]) -> bool:
 class ByteTokenizer:
     """`Prompts` for the scripted vocabulary: a token is a byte. It refuses to lay out what has a message ``refuse``."""
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        return tuple(text.encode())
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
+        return Ok(tuple(text.encode()))
 
     def of_chat(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
@@ -150,7 +150,7 @@ class ByteTokenizer:
         laid_out = "".join(f"{message['role'][0]}:{message['content']}\n" for message in messages)
         if "refuse" in laid_out:
             return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message="the template refuses"))
-        return Ok(self.of_text(laid_out))
+        return self.of_text(laid_out)
 
 
 def served_by(engine_runs: RunningEngine, *, max_len: int = 64) -> ServedModel:

@@ -24,7 +24,7 @@ from engine_adapter.serve.http.requests import ChatRequest, CompletionRequest, G
 from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.http.responses.request import ResponseRequest
 from engine_adapter.serve.running import RunningEngine
-from structout import Err, ErrorKind, GrammarError, Ok
+from structout import Err, ErrorKind, GrammarError, Ok, Result
 from structout.errors import CONSEQUENCES, Fault
 from structout.parsing.fields import CARRIERS, OBJECT_FIELDS
 from tests.fakes import BYTES, EOS
@@ -400,7 +400,7 @@ def test_the_table_decides_the_status(kind: ErrorKind, fault: Any) -> None:
 class Forgetful(ByteTokenizer):
     """A tokenizer with a bug."""
 
-    def of_text(self, text: str) -> tuple[int, ...]:
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
         raise RuntimeError("secret internals")
 
 

@@ -1,6 +1,7 @@
 """The server behind a real socket: how it stops, and what it does when clients leave."""
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -104,6 +105,20 @@ def test_a_client_that_leaves_aborts_its_generation() -> None:
         runner.gate.set()
     assert engine.unfinished == 0
     assert runner.decoded < 40, "it did not go on to its end"
+
+
+def test_a_body_that_has_not_come_in_when_the_server_ends_is_refused_with_the_cause() -> None:
+    with (
+        serving(scripted_engine(), grace_s=0.0) as served,
+        socket.create_connection(served.bound.getsockname(), timeout=GUARD_S) as client,
+    ):
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        served.client.get("/health")  # by then the server has begun to read the other request
+        served.stop()
+        reply = b"".join(iter(lambda: client.recv(4096), b""))
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503")
+    assert json.loads(body)["error"]["code"] == "unavailable"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -32,8 +32,8 @@ MAX_SEQUENCES: Final = 128
 class TextPrompts(Protocol):
     """Turns a prompt that is text into tokens, on any thread."""
 
-    def of_text(self, text: str) -> tuple[int, ...]:
-        """The token ids of a text."""
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
+        """The token ids of a text, or why it has too many."""
         ...
 
 
@@ -146,7 +146,11 @@ def encoded(text: str, model: Model, path: str) -> Result[tuple[int, ...], Gramm
     if not text:
         return Err(invalid("the prompt is empty", path))
     try:
-        return Ok(model.prompts.of_text(text))
+        match model.prompts.of_text(text):
+            case Err(error):
+                return Err(attrs.evolve(error, pointer=f"/{path}"))
+            case Ok() as tokens:
+                return tokens
     except BaseException as exc:
         reraise_users_interrupt(exc)
         return Err(internal_error(exc))

@@ -1,16 +1,18 @@
 """The calls under way. Each reads its message, runs in the engine, and ends once: with its replies or its cause."""
 
 import asyncio
+import functools
 import logging
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
+from engine_adapter.embedded.admission import objection
 from engine_adapter.outcome import Aborted, Failed, internal_error
 from engine_adapter.serve.grpc.asked import Asked, Model
 from engine_adapter.serve.grpc.status import metadata_of, status_of
@@ -21,6 +23,9 @@ from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok, Result
 
 logger = logging.getLogger(__name__)
+
+MAX_ID_LENGTH: Final = 256
+"""Most characters of a request's id: each of its samples, each record about it and each event has it."""
 
 
 class Replies(Protocol):
@@ -85,8 +90,12 @@ class Calls:
         [reply] = replies
         return reply
 
-    async def abort(self, request_id: str) -> None:
-        """Ends a request with `Aborted`, which its own call is told; nothing if there is none."""
+    async def abort(self, request_ids: Iterable[str]) -> None:
+        """Ends requests with `Aborted`, which their own calls are told. Ids of no request are passed over."""
+        for request_id in self._calls.keys() & request_ids:
+            await self._abort(request_id)
+
+    async def _abort(self, request_id: str) -> None:
         if (call := self._calls.get(request_id)) is None:
             return
         call.is_aborted = True
@@ -103,9 +112,10 @@ class Calls:
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
         request_id = message.request_id or uuid.uuid4().hex
-        log = RequestLogger(logger, request_id)
+        is_long = len(request_id) > MAX_ID_LENGTH
+        log = RequestLogger(logger, request_id[:MAX_ID_LENGTH])
         try:
-            error = await self._answer(method, message, request_id, context, send)
+            error = _LONG_ID if is_long else await self._answer(method, message, request_id, context, send)
         except Exception as exc:
             log.exception("a call failed")
             error = internal_error(exc)
@@ -129,7 +139,8 @@ class Calls:
                 error = GrammarError(kind=ErrorKind.INVALID_SPEC, message=message_, pointer="/request_id")
                 return self._refused(request_id, error)
             # On another thread: a long text or schema takes its time, and the other calls' tokens do not wait for it.
-            match await asyncio.to_thread(method.read, message, self._served, request_id):
+            read = functools.partial(self._read, method, message, request_id)
+            match await self._served.reading.run(message.ByteSize(), read):
                 case Err(error):
                     return self._refused(request_id, error)
                 case Ok(asked):
@@ -142,6 +153,14 @@ class Calls:
         """Counts a call that does not come to the engine."""
         self._served.running.ends.add(request_id, Failed(error))
         return error
+
+    def _read(self, method: Method, message: Any, request_id: str) -> Result[Asked, GrammarError]:
+        """What a message asks for, if the engine would take it: a request is copied for each of its answers later."""
+        match method.read(message, self._served, request_id):
+            case Ok(asked) if error := objection(asked.request, self._served.vocabulary, max_len=self._served.max_len):
+                return Err(asked.places.located(error))
+            case read:
+                return read
 
     @contextmanager
     def _entered(self, request_id: str) -> Iterator[_Call | None]:
@@ -178,6 +197,14 @@ class Calls:
         async with aclosing(outcomes):
             async for each in outcomes:
                 yield each
+
+
+_LONG_ID: Final = GrammarError(
+    kind=ErrorKind.INVALID_SPEC,
+    message=f"the request's id has more than {MAX_ID_LENGTH} characters",
+    pointer="/request_id",
+    hint="use a shorter one, or leave it out",
+)
 
 
 async def _excuse(

@@ -6,6 +6,7 @@ from typing import Any, Final
 import attrs
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from grpc.aio import ServicerContext
 from smg_grpc_proto.generated import vllm_engine_pb2
@@ -66,8 +67,7 @@ class VllmEngineService:
         await self.calls.stream(_VLLM_ENGINE, message, context)
 
     async def abort(self, message: Any, context: ServicerContext[Any, Any]) -> Any:
-        for request_id in message.request_ids:
-            await self.calls.abort(request_id)
+        await self.calls.abort(message.request_ids)
         return vllm_engine_pb2.AbortResponse()
 
     async def health_check(self, message: Any, context: ServicerContext[Any, Any]) -> Any:
@@ -98,7 +98,20 @@ def _handler(service: ServiceDescriptor, methods: Mapping[str, _Behavior]) -> "g
 def _method_handler(method: MethodDescriptor, behavior: _Behavior) -> "grpc.RpcMethodHandler[Any, Any]":
     make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
     request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
-    return make(behavior, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
+
+    def read(data: bytes) -> Any:
+        """The message; None if it is none: what is raised here, gRPC tells the client as UNKNOWN."""
+        try:
+            return request.FromString(data)
+        except DecodeError:
+            return None
+
+    async def behave(message: Any, context: ServicerContext[Any, Any]) -> Any:
+        if message is None:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"this is no {method.input_type.full_name}")
+        return await behavior(message, context)
+
+    return make(behave, request_deserializer=read, response_serializer=response.SerializeToString)
 
 
 def _not_served(method: MethodDescriptor) -> _Behavior:

@@ -5,6 +5,7 @@ a request which fails before gets a plain reply with its status. Later a failure
 ends as it should.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, TypeAlias
@@ -79,7 +80,10 @@ async def _whole(asked: Asked, outcomes: AsyncIterator[SampleOutcome]) -> Respon
         samples.take(each)
     if (error := samples.error) is not None:
         return error_response(error)
-    return JSONResponse(asked.form.whole(asked, samples))
+    if asked.request.sampling.logprobs is None:
+        return JSONResponse(asked.form.whole(asked, samples))
+    # On another thread: there are twenty alternatives at each token.
+    return await asyncio.to_thread(lambda: JSONResponse(asked.form.whole(asked, samples)))
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

@@ -18,18 +18,24 @@ from engine_adapter.serve.http.completions import read_completion
 from engine_adapter.serve.http.embeddings import EmbeddingsAnswerer, read_embeddings
 from engine_adapter.serve.http.endpoint import Endpoint
 from engine_adapter.serve.http.errors import error_response
+from engine_adapter.serve.http.intake import Intake
 from engine_adapter.serve.http.page.requests import page_routes
 from engine_adapter.serve.http.responses.reading import read_response
 from engine_adapter.serve.served import ServedModel
+from structout.parsing.problems import quote
 
 
-def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) -> Starlette:
+def create_app(
+    served: ServedModel, *, metrics: CollectorRegistry = REGISTRY, intake: Intake | None = None
+) -> Starlette:
     """An ASGI application that serves one model.
 
     Args:
         served: the model; its engine runs already, and belongs to the caller.
         metrics: what ``/metrics`` shows.
+        intake: takes bodies in, until the caller closes it; one of its own when not given.
     """
+    bodies = intake or Intake()
 
     async def health(request: Request) -> Response:
         """200 while requests are taken, else the error that they would get."""
@@ -50,15 +56,15 @@ def create_app(served: ServedModel, *, metrics: CollectorRegistry = REGISTRY) ->
     embed = EmbeddingsAnswerer(Embedder(served.running), served.running.ends)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", Endpoint(served, read_chat, generate), methods=["POST"]),
-            Route("/v1/completions", Endpoint(served, read_completion, generate), methods=["POST"]),
-            Route("/v1/responses", Endpoint(served, read_response, generate), methods=["POST"]),
-            Route("/v1/embeddings", Endpoint(served, read_embeddings, embed), methods=["POST"]),
+            Route("/v1/chat/completions", Endpoint(served, bodies, read_chat, generate), methods=["POST"]),
+            Route("/v1/completions", Endpoint(served, bodies, read_completion, generate), methods=["POST"]),
+            Route("/v1/responses", Endpoint(served, bodies, read_response, generate), methods=["POST"]),
+            Route("/v1/embeddings", Endpoint(served, bodies, read_embeddings, embed), methods=["POST"]),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route("/health", health),
             Route("/metrics", show_metrics),
-            *page_routes(served),
+            *page_routes(served, bodies),
         ],
         exception_handlers={HTTPException: _no_such_route},
     )
@@ -78,6 +84,6 @@ async def _no_such_route(request: Request, exc: Exception) -> Response:
     """What the router refuses: there is no such path, or it has no such method. No request got as far as an error of
     ours, so the status is the router's."""
     assert isinstance(exc, HTTPException), "registered for these alone"
-    message = f"{request.method} {request.url.path} is not served here"
+    message = f"{request.method} {quote(request.url.path)} is not served here"
     error = {"message": message, "type": "invalid_request_error", "code": "not_found", "param": None}
     return JSONResponse({"error": error}, status_code=exc.status_code, headers=exc.headers)

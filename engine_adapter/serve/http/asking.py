@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
+from engine_adapter.embedded.admission import objection
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Failed, Finished, Terminal
 from engine_adapter.sampling import SamplingParams
@@ -112,7 +113,8 @@ _PLACES: Final = {"min_tokens": "/min_tokens", "stop": "/stop", "logit_bias": "/
 def asked(
     body: Mapping[str, Any], fields: GenerationRequest, wanted: Wanted, served: ServedModel, request_id: str
 ) -> Result[Asked, GrammarError]:
-    """Puts it together; the constraint and its backend are read by `structout.parsing` alone."""
+    """Puts it together, if the engine would take it; the constraint and its backend are read by `structout.parsing`
+    alone."""
     match placed_request(body), placed_backend(body), _sampling(fields, wanted):
         case (Err() as failed, _, _) | (_, Err() as failed, _) | (_, _, Err() as failed):
             return failed
@@ -134,6 +136,9 @@ def asked(
         constraint=constraint,
         backend=backend,
     )
+    # Here, on a reading thread, and not by the engine alone: before that, a request is copied for each of its answers.
+    if error := objection(request, served.vocabulary, max_len=served.max_len):
+        return Err(places.located(error))
     return Ok(
         Asked(
             request=request,
@@ -172,6 +177,11 @@ def read_for(served: ServedModel, body: Mapping[str, Any], fields: type[F]) -> R
             return Err(not_served(str(read.model), served))
         case result:
             return result
+
+
+def tokens_of(prompt: str | list[int], served: ServedModel) -> Result[tuple[int, ...], GrammarError]:
+    """The token ids of a prompt, or why it has too many."""
+    return served.prompts.of_text(prompt) if isinstance(prompt, str) else Ok(tuple(prompt))
 
 
 def not_served(name: str, served: ServedModel) -> GrammarError:

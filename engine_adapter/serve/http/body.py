@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import attrs
 from pydantic import BaseModel, ValidationError
 
 from engine_adapter.serve.http.fields import refused_field
@@ -13,8 +14,12 @@ from structout.parsing.limits import SpecLimits
 from structout.parsing.problems import child, describe, quote
 from structout.result import Err, Ok, Result
 
-MAX_BODY_BYTES: Final = 16 * 2**20
-"""Most bytes of a request's body."""
+MAX_BODY_BYTES: Final = 4 * 2**20
+"""Most bytes of a request's body. A constraint may have a quarter of that, and the token ids of embeddings take half of
+it; reading it takes a second or two."""
+
+MAX_FIELDS: Final = 128
+"""Most fields of a request, those in its carriers included: each that is not known is compared with those that are."""
 
 _LIMITS: Final = SpecLimits(max_text_bytes=MAX_BODY_BYTES, max_depth=96)
 
@@ -27,6 +32,8 @@ M = TypeVar("M", bound=BaseModel)
 
 def read_body(body: bytes) -> Result[dict[str, Any], GrammarError]:
     """The request as a JSON object."""
+    if not body.strip():
+        return Err(attrs.evolve(_invalid("the body is empty", ""), hint="send a JSON object"))
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -46,6 +53,9 @@ def read_fields(body: Mapping[str, Any], model: type[M]) -> Result[M, GrammarErr
     Members of `structout.parsing.fields.CARRIERS` count as fields of the request where it has none of that name.
     """
     fields = flattened(body)
+    if len(fields) > MAX_FIELDS:
+        message = f"the request has {len(fields):,} fields; at most {MAX_FIELDS} are allowed"
+        return Err(GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, pointer=""))
     if (error := refused_field(fields, tuple(model.model_fields))) is not None:
         return Err(error)
     return validated(fields, model)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from engine_adapter.outcome import Delta, Finished, Terminal, TokenLogprob
-from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, read_for
+from engine_adapter.serve.http.asking import Asked, JsonObject, Wanted, asked, read_for, tokens_of
 from engine_adapter.serve.http.choices import Choices, ChoiceStream
 from engine_adapter.serve.http.endings import ending
 from engine_adapter.serve.http.logprobs import CompletionLogprobs
@@ -29,9 +29,13 @@ def read_completion(body: Mapping[str, Any], served: ServedModel, request_id: st
             return failed
         case Ok(fields):
             pass
-    prompt = fields.prompt
+    match tokens_of(fields.prompt, served):
+        case Err(refused):
+            return Err(attrs.evolve(refused, pointer="/prompt"))
+        case Ok(prompt):
+            pass
     wanted = Wanted(
-        prompt=served.prompts.of_text(prompt) if isinstance(prompt, str) else tuple(prompt),
+        prompt=prompt,
         max_tokens=fields.max_tokens or DEFAULT_MAX_TOKENS,
         form=Choices(
             shape=CompletionShape(served.vocabulary, has_logprobs=fields.logprobs is not None),

@@ -17,7 +17,7 @@ from engine_adapter.outcome import Failed, Finished, internal_error
 from engine_adapter.serve.embedding import Embedder, Failure
 from engine_adapter.serve.ends import Ends
 from engine_adapter.serve.http.answering import Send
-from engine_adapter.serve.http.asking import JsonObject, read_for
+from engine_adapter.serve.http.asking import JsonObject, read_for, tokens_of
 from engine_adapter.serve.http.body import flattened, rooted
 from engine_adapter.serve.http.errors import error_response, log_error
 from engine_adapter.serve.http.requests import ModelRequest, Prompt
@@ -35,7 +35,7 @@ MAX_TOKENS: Final = 300_000
 
 
 class EmbeddingsRequest(ModelRequest):
-    input: list[Prompt] = Field(min_length=1, max_length=MAX_INPUTS)
+    input: list[Prompt] = Field(min_length=1, max_length=MAX_INPUTS, fail_fast=True)
     encoding_format: Literal["float", "base64"] | None = None
 
     @field_validator("input", mode="before")
@@ -71,7 +71,7 @@ class AskedEmbeddings:
 
     def place(self, index: int) -> str:
         """The pointer of one of the inputs."""
-        return self.field if self.is_one else child(self.field, index)
+        return _place(self.field, index, self.is_one)
 
 
 def read_embeddings(
@@ -86,17 +86,22 @@ def read_embeddings(
     given = flattened(body)
     if (error := _constrained(given)) is not None:
         return Err(error)
-    prompts = [served.prompts.of_text(each) if isinstance(each, str) else tuple(each) for each in fields.input]
-    asked = AskedEmbeddings(
-        id=request_id,
-        requests=tuple(Request(id=f"{request_id}-{i}", prompt=prompt, embed=True) for i, prompt in enumerate(prompts)),
-        model=served.name,
-        is_base64=fields.encoding_format == "base64",
-        is_one=_is_one(given["input"]),
-        field=rooted(body, "/input"),
+    field, is_one = rooted(body, "/input"), _is_one(given["input"])
+    match _requests(fields.input, field, is_one, served, request_id):
+        case Err() as failed:
+            return failed
+        case Ok(requests):
+            pass
+    return Ok(
+        AskedEmbeddings(
+            id=request_id,
+            requests=requests,
+            model=served.name,
+            is_base64=fields.encoding_format == "base64",
+            is_one=is_one,
+            field=field,
+        )
     )
-    error = _unfit(asked, served)
-    return Ok(asked) if error is None else Err(error)
 
 
 def _constrained(given: Mapping[str, Any]) -> GrammarError | None:
@@ -109,17 +114,40 @@ def _constrained(given: Mapping[str, Any]) -> GrammarError | None:
     return None
 
 
-def _unfit(asked: AskedEmbeddings, served: ServedModel) -> GrammarError | None:
-    if sum(len(request.prompt) for request in asked.requests) > MAX_TOKENS:
-        message = f"the inputs have more than {MAX_TOKENS:,} tokens together"
-        hint = "send them in several requests"
-        return GrammarError(
-            kind=ErrorKind.TOO_COMPLEX, message=message, pointer=asked.field, keyword="input", hint=hint
-        )
-    for index, request in enumerate(asked.requests):
+def _requests(
+    prompts: list[str | list[int]], field: str, is_one: bool, served: ServedModel, request_id: str
+) -> Result[tuple[Request, ...], GrammarError]:
+    """A request for each input; nothing is looked at behind the first that is too much, or unfit."""
+    requests: list[Request] = []
+    room = MAX_TOKENS
+    for index, prompt in enumerate(prompts):
+        match tokens_of(prompt, served):
+            case Err(refused):
+                return Err(_at(_place(field, index, is_one), refused))
+            case Ok(tokens) if (room := room - len(tokens)) < 0:
+                return Err(_at(field, _TOO_MANY_TOKENS))
+            case Ok(tokens):
+                request = Request(id=f"{request_id}-{index}", prompt=tokens, embed=True)
         if error := objection(request, served.vocabulary, max_len=served.max_len):
-            return attrs.evolve(error, pointer=asked.place(index), keyword="input")
-    return None
+            return Err(_at(_place(field, index, is_one), error))
+        requests.append(request)
+    return Ok(tuple(requests))
+
+
+_TOO_MANY_TOKENS: Final = GrammarError(
+    kind=ErrorKind.TOO_COMPLEX,
+    message=f"the inputs have more than {MAX_TOKENS:,} tokens together",
+    hint="send them in several requests",
+)
+
+
+def _at(place: str, error: GrammarError) -> GrammarError:
+    return attrs.evolve(error, pointer=place, keyword="input")
+
+
+def _place(field: str, index: int, is_one: bool) -> str:
+    """The pointer of one of the inputs, which are in ``field``."""
+    return field if is_one else child(field, index)
 
 
 @attrs.frozen(eq=False)

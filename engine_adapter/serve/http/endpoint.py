@@ -15,10 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from engine_adapter.outcome import Failed, internal_error
 from engine_adapter.serve.http.answering import Send as Respond
-from engine_adapter.serve.http.body import MAX_BODY_BYTES, read_body, rooted
+from engine_adapter.serve.http.body import read_body, rooted
 from engine_adapter.serve.http.errors import error_response, log_error
+from engine_adapter.serve.http.intake import Intake
 from engine_adapter.serve.served import ServedModel
-from structout.errors import ErrorKind, GrammarError
+from structout.errors import GrammarError
 from structout.result import Err, Ok, Result
 
 logger = logging.getLogger(__name__)
@@ -43,15 +44,16 @@ class Endpoint(Generic[A]):
     """
 
     served: ServedModel
+    intake: Intake
     read: Reader[A]
     answer: Answerer[A]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = uuid.uuid4().hex
-        body = await _body(scope, receive)
-        if body is None:
+        try:
+            body = await self.intake.take(HttpRequest(scope, receive))
+        except ClientDisconnect:
             return
-        exchange = _Exchange(scope, send, request_id)
+        exchange = _Exchange(scope, send, uuid.uuid4().hex, is_last=isinstance(body, Err))
         answering = asyncio.ensure_future(self._answer(body, exchange))
         leaving = asyncio.ensure_future(_left(receive))
         try:
@@ -61,16 +63,15 @@ class Endpoint(Generic[A]):
             leaving.cancel()
             await asyncio.gather(answering, leaving, return_exceptions=True)
 
-    async def _answer(self, body: bytes | GrammarError, exchange: "_Exchange") -> None:
+    async def _answer(self, body: Result[bytes, GrammarError], exchange: "_Exchange") -> None:
         """Answers, also if something of ours is wrong."""
         try:
-            # On another thread: reading a large schema, or laying out a long chat, would hold up everybody.
-            match body if isinstance(body, GrammarError) else await asyncio.to_thread(self._read, body, exchange.id):
-                case GrammarError() as error:
+            match body if isinstance(body, Err) else await self._asked(body.value, exchange.id):
+                case Err(error):
                     log_error(error, exchange.id)
                     self.served.running.ends.add(exchange.id, Failed(error))
                     await exchange.respond(error_response(error))
-                case asked:
+                case Ok(asked):
                     await self.answer(asked, exchange.respond)
         except ClientDisconnect:
             return
@@ -80,53 +81,38 @@ class Endpoint(Generic[A]):
             if not exchange.has_begun:
                 await exchange.respond(error_response(error))
 
-    def _read(self, body: bytes, request_id: str) -> A | GrammarError:
+    async def _asked(self, body: bytes, request_id: str) -> Result[A, GrammarError]:
+        return await self.served.reading.run(len(body), lambda: self._read(body, request_id))
+
+    def _read(self, body: bytes, request_id: str) -> Result[A, GrammarError]:
         match read_body(body):
-            case Err(error):
-                return error
+            case Err() as failed:
+                return failed
             case Ok(fields):
                 pass
-        try:
-            read = self.read(fields, self.served, request_id)
-        except Exception as exc:
-            return internal_error(exc)
-        match read:
-            case Ok(asked):
-                return asked
-            case Err(error):
-                return error if error.pointer is None else attrs.evolve(error, pointer=rooted(fields, error.pointer))
+        match self.read(fields, self.served, request_id):
+            case Err(error) if error.pointer is not None:
+                return Err(attrs.evolve(error, pointer=rooted(fields, error.pointer)))
+            case read:
+                return read
 
 
 @attrs.define(eq=False)
 class _Exchange:
-    """One request and the way back to who sent it."""
+    """One request and the way back to who sent it. ``is_last``: whether the connection is closed after it."""
 
     scope: Scope
     send: Send
     id: str
+    is_last: bool = attrs.field(kw_only=True)
     has_begun: bool = False
 
     async def respond(self, response: Response) -> None:
         self.has_begun = True
         response.headers[REQUEST_ID_HEADER] = self.id
+        if self.is_last:
+            response.headers["connection"] = "close"
         await response(self.scope, _nothing, self.send)
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes | GrammarError | None:
-    """The whole body; an error if it is too long, None if the client has left."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in HttpRequest(scope, receive).stream():
-            size += len(part)
-            if size <= MAX_BODY_BYTES:
-                parts.append(part)
-    except ClientDisconnect:
-        return None
-    if size > MAX_BODY_BYTES:
-        message = f"the body is longer than {MAX_BODY_BYTES} bytes"
-        return GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message, pointer="")
-    return b"".join(parts)
 
 
 async def _left(receive: Receive) -> None:

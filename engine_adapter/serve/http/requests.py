@@ -1,4 +1,7 @@
-"""The fields that are read of a request, and their types. Ranges are checked by whoever uses the value."""
+"""The fields that are read of a request, and their types. Ranges are checked by whoever uses the value.
+
+Of a list, the first wrong item ends the reading (``fail_fast``): of a million, each would be described.
+"""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -49,7 +52,7 @@ class ChoicesRequest(GenerationRequest):
     n: int | None = Field(None, ge=1, le=MAX_N)
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(None, ge=1)
-    stop: list[str] | None = None
+    stop: list[str] | None = Field(None, fail_fast=True)
 
     @property
     def has_usage(self) -> bool:
@@ -75,7 +78,7 @@ class ChatMessage(Strict):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: list[TextPart] | None = None
+    content: list[TextPart] | None = Field(None, fail_fast=True)
 
     @field_validator("content", mode="before")
     @classmethod
@@ -92,11 +95,11 @@ class ChatMessage(Strict):
 
 
 class ChatRequest(ChoicesRequest):
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = Field(None, fail_fast=True)
 
 
 def _text_or_tokens(value: Any) -> Any:

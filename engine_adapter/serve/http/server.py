@@ -12,6 +12,8 @@ import uvicorn
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from engine_adapter.serve.http.app import create_app
+from engine_adapter.serve.http.connection import Connection
+from engine_adapter.serve.http.intake import Intake
 from engine_adapter.serve.running import LAST_STEPS_S
 from engine_adapter.serve.served import ServedModel
 
@@ -19,8 +21,8 @@ GRACE_S: Final = 30.0
 """How long requests that are under way may take to finish when the server is to stop, in seconds."""
 
 _KEEP_ALIVE_S: Final = 75
-"""How long a connection that is idle stays open, in seconds. Longer than clients keep theirs, so that none sends a
-request on one that is just being closed."""
+"""How long a connection stays open on which no request comes, in seconds. Longer than clients keep theirs, so that
+none sends a request on one that is just being closed."""
 
 _LAST_WRITES_S: Final = 5.0
 """How long their clients may take to read the end, in seconds."""
@@ -62,8 +64,10 @@ class HttpServer(uvicorn.Server):
         metrics: CollectorRegistry = REGISTRY,
         announce: Callable[[], None] = lambda: None,
     ) -> None:
+        self._intake = Intake()
         config = uvicorn.Config(
-            create_app(served, metrics=metrics),
+            create_app(served, metrics=metrics, intake=self._intake),
+            http=Connection,
             lifespan="off",
             ws="none",
             log_config=None,
@@ -81,11 +85,15 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends the engine and the connections at the same time: as their requests end, connections can."""
-        closing = asyncio.ensure_future(self._engine.close(self._grace_s))
+        closing = asyncio.ensure_future(self._close())
         await super().shutdown(sockets)
         if self.force_exit:
             await self._engine.close(0.0)
         await closing
+
+    async def _close(self) -> None:
+        await self._engine.close(self._grace_s)
+        self._intake.close()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -16,6 +16,7 @@ from engine_adapter.serve.grpc.server import GrpcServer
 from engine_adapter.serve.grpc.status import ERROR_KEY
 from engine_adapter.serve.served import ServedModel
 from structout.errors import GrammarError
+from structout.result import Result
 from structout.vocabulary import Vocabulary
 from tests.fakes import BYTES
 from tests.serve.support import ByteTokenizer, running, scripted_engine, served_by
@@ -24,7 +25,7 @@ from tests.serve.support import ByteTokenizer, running, scripted_engine, served_
 class BytePrompts(ByteTokenizer):
     """Raises at a text that begins with "raise"."""
 
-    def of_text(self, text: str) -> tuple[int, ...]:
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
         if text.startswith("raise"):
             raise RuntimeError("secret internals")
         return super().of_text(text)

@@ -64,7 +64,7 @@ def test_an_abort_that_comes_before_the_samples_tasks_have_run_is_not_lost(n: in
             calls = Calls(served_by(engine))
 
             def replies(message: GenerateRequest, asked: Asked, model: Model) -> StreamReplies:
-                aborts.append(asyncio.ensure_future(calls.abort("a")))  # runs before what is begun after this
+                aborts.append(asyncio.ensure_future(calls.abort(["a"])))  # runs before what is begun after this
                 return StreamReplies(message, asked, model)
 
             await calls.stream(Method(inference_request.read, replies), question(n), context)

@@ -13,6 +13,7 @@ import torch
 from smg_grpc_proto.generated import vllm_engine_pb2 as smg
 
 from engine_adapter.embedded.engine import Engine
+from engine_adapter.serve.grpc.calls import MAX_ID_LENGTH
 from engine_adapter.serve.grpc.inference_pb2 import (
     DecodingParameters,
     FinishInfo,
@@ -367,7 +368,7 @@ class SlowPrompts(BytePrompts):
         self.begun = threading.Event()
         self.gate = threading.Event()
 
-    def of_text(self, text: str) -> tuple[int, ...]:
+    def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
         self.begun.set()
         assert self.gate.wait(GUARD_S)
         return super().of_text(text)
@@ -424,5 +425,35 @@ def test_an_engine_that_breaks_fails_every_call_and_the_later_ones() -> None:
             ends.append((await heard(call(server, "Generate")))[1])
         assert {end.code for end in ends} == {grpc.StatusCode.INTERNAL}
         assert not any("secret" in end.details + str(end.error) for end in ends)
+
+    guarded(main)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_id_may_not_be_a_burden(method: str) -> None:
+    async def main() -> None:
+        async with served() as server:
+            assert (await heard(call(server, method, request_id="x" * MAX_ID_LENGTH)))[1].code is grpc.StatusCode.OK
+            replies, end = await heard(call(server, method, request_id="x" * (MAX_ID_LENGTH + 1)))
+            assert replies == []
+            assert end.code is grpc.StatusCode.INVALID_ARGUMENT
+            assert end.error is not None
+            assert end.error.pointer == "/request_id"
+
+    guarded(main)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_call_that_is_refused_counts_once_however_many_answers_were_wanted(n: int) -> None:
+    async def main() -> None:
+        async with served() as server:
+            sampling = RandomSampling(num_sequences=n)
+            replies, end = await heard(
+                server.inference.GenerateStream(GenerateRequest(text="x" * 65, sampling=sampling))
+            )
+            assert replies == []
+            assert end.error is not None
+            assert (end.error.kind, end.error.pointer) == (ErrorKind.INVALID_SPEC, "/text")
+            assert server.model.running.ends.counts()["failed"] == 1
 
     guarded(main)

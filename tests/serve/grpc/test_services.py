@@ -234,3 +234,16 @@ def test_whatever_clients_do_every_call_ends_once_and_nothing_is_left(random: Ra
 
     allowed = {"OK", "CANCELLED", "INVALID_ARGUMENT", "INTERNAL"}
     assert {code.name for code in guarded(main)} <= allowed
+
+
+@pytest.mark.parametrize("method", ["Generate", "GenerateStream"])
+def test_what_is_no_message_is_the_callers_mistake(method: str) -> None:
+    async def main() -> None:
+        async with served() as server:
+            path = f"/vllm.Inference/{method}"
+            make = server.channel.unary_unary if method == "Generate" else server.channel.unary_stream
+            replies, end = await heard(make(path, bytes, bytes)(b"\xff\xff"))
+            assert replies == []
+            assert (end.code, end.details) == (grpc.StatusCode.INVALID_ARGUMENT, "this is no vllm.GenerateRequest")
+
+    guarded(main)

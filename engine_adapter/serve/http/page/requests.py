@@ -12,11 +12,13 @@ from starlette.routing import Route
 from engine_adapter.outcome import internal_error
 from engine_adapter.serve.http.body import read_body, validated
 from engine_adapter.serve.http.errors import log_error
+from engine_adapter.serve.http.intake import Intake
 from engine_adapter.serve.http.page.assets import HEADERS, asset_routes
 from engine_adapter.serve.http.page.tries import Tries, Wish
 from engine_adapter.serve.http.page.typed import KINDS
 from engine_adapter.serve.http.page.views import JsonObject, error_view, requests_view
 from engine_adapter.serve.http.requests import Strict
+from engine_adapter.serve.reading import Reading
 from engine_adapter.serve.served import ServedModel
 from structout.errors import ErrorKind, GrammarError
 from structout.result import Err, Ok, Result
@@ -48,15 +50,17 @@ class TakeText(Strict):
     text: str
 
 
-def page_routes(served: ServedModel) -> list[Route]:
+def page_routes(served: ServedModel, intake: Intake) -> list[Route]:
     """The page and what it asks for. Without a compile service there is nothing to try."""
     routes = [*asset_routes(), _route("/page/model", _model(served)), _route("/page/requests", _requests(served))]
-    return routes + (_try_routes(Tries(served.service)) if served.service is not None else [])
+    if served.service is None:
+        return routes
+    return routes + _try_routes(Tries(served.service), Bodies(intake, served.reading))
 
 
-def _try_routes(tries: Tries) -> list[Route]:
+def _try_routes(tries: Tries, bodies: "Bodies") -> list[Route]:
     async def begin(request: Request) -> Result[JsonObject, GrammarError]:
-        match (await _fields(request)).and_then(_wish):
+        match (await bodies.fields(request)).and_then(_wish):
             case Err() as failed:
                 return failed
             case Ok(wish):
@@ -67,7 +71,7 @@ def _try_routes(tries: Tries) -> list[Route]:
         return await tries.look(_id(request), request.query_params.get("search", "")[:MAX_SEARCH])
 
     async def take(request: Request) -> Result[JsonObject, GrammarError]:
-        match (await _fields(request)).and_then(lambda fields: validated(fields, TakeToken)):
+        match (await bodies.fields(request)).and_then(lambda fields: validated(fields, TakeToken)):
             case Err() as failed:
                 return failed
             case Ok(fields):
@@ -75,7 +79,7 @@ def _try_routes(tries: Tries) -> list[Route]:
         raise AssertionError("a result is Ok or Err")
 
     async def take_text(request: Request) -> Result[JsonObject, GrammarError]:
-        match (await _fields(request)).and_then(lambda fields: validated(fields, TakeText)):
+        match (await bodies.fields(request)).and_then(lambda fields: validated(fields, TakeText)):
             case Err() as failed:
                 return failed
             case Ok(fields):
@@ -83,7 +87,7 @@ def _try_routes(tries: Tries) -> list[Route]:
         raise AssertionError("a result is Ok or Err")
 
     async def back(request: Request) -> Result[JsonObject, GrammarError]:
-        match await _fields(request):
+        match await bodies.fields(request):
             case Err() as failed:
                 return failed
             case Ok():
@@ -142,7 +146,9 @@ def _route(path: str, answer: Answer, method: str = "GET") -> Route:
                 return JSONResponse(value, headers=HEADERS)
             case Err(error):
                 log_error(error, "page")
-                return JSONResponse(error_view(error), status_code=error.consequence.http_status, headers=HEADERS)
+                # What it refuses it may not have read to the end.
+                headers = HEADERS if method == "GET" else {**HEADERS, "Connection": "close"}
+                return JSONResponse(error_view(error), status_code=error.consequence.http_status, headers=headers)
 
     return Route(path, endpoint, methods=[method])
 
@@ -151,17 +157,23 @@ def _id(request: Request) -> str:
     return str(request.path_params["id"])
 
 
-async def _fields(request: Request) -> Result[Mapping[str, Any], GrammarError]:
-    """The body as an object. It has to say that it is JSON: a form on another site cannot."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return Err(_invalid("the body has to be sent as application/json"))
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_BODY_BYTES:
-            message = f"the page takes no more than {MAX_BODY_BYTES:,} bytes"
-            return Err(GrammarError(kind=ErrorKind.TOO_COMPLEX, message=message))
-    return read_body(body)
+@attrs.frozen(eq=False)
+class Bodies:
+    """Reads what the page sends."""
+
+    intake: Intake
+    reading: Reading
+
+    async def fields(self, request: Request) -> Result[Mapping[str, Any], GrammarError]:
+        """The body as an object. It has to say that it is JSON: a form on another site cannot."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return Err(_invalid("the body has to be sent as application/json"))
+        match await self.intake.take(request, most_bytes=MAX_BODY_BYTES):
+            case Err() as failed:
+                return failed
+            case Ok(body):
+                return await self.reading.run(len(body), lambda: read_body(body))
+        raise AssertionError("a result is Ok or Err")
 
 
 def _wish(fields: Mapping[str, Any]) -> Result[Wish, GrammarError]:

@@ -1,11 +1,14 @@
 """The fields that are read of a request for a response, and their types."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from engine_adapter.serve.http.requests import GenerationRequest, Strict
+
+MAX_METADATA: Final = 16
+"""Most members of ``metadata``, as in OpenAI's API."""
 
 
 class InputText(Strict):
@@ -20,7 +23,7 @@ class InputMessage(Strict):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: list[InputText]
+    content: list[InputText] = Field(fail_fast=True)
 
     @field_validator("content", mode="before")
     @classmethod
@@ -60,13 +63,21 @@ class FunctionTool(Strict):
 
 
 class ResponseRequest(GenerationRequest):
-    input: list[InputMessage] = Field(min_length=1)
+    input: list[InputMessage] = Field(min_length=1, fail_fast=True)
     instructions: str | None = None
     max_output_tokens: int | None = Field(None, ge=1)
-    metadata: dict[str, str] | None = Field(None, max_length=16)
+    metadata: dict[str, str] | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
-    tools: list[FunctionTool] | None = None
+    tools: list[FunctionTool] | None = Field(None, fail_fast=True)
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _of_few_members(cls, value: Any) -> Any:
+        """Counted first: each member that is wrong would be described."""
+        if isinstance(value, dict) and len(value) > MAX_METADATA:
+            raise PydanticCustomError("metadata", f"at most {MAX_METADATA} members are allowed")
+        return value
 
     @field_validator("input", mode="before")
     @classmethod
