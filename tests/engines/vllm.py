@@ -1,0 +1,44 @@
+"""vLLM's own Python, and what is run in it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from engine_adapter.embedded.pretrained import packaged_folder
+
+ROOT: Final = Path(__file__).parents[2]
+SCRIPTS: Final = Path(__file__).parent / "scripts"
+LIMIT_S: Final = 480
+"""A guard against a hang: it is about a minute of work, most of it imports and the loading of the model."""
+
+
+def environment() -> dict[str, str]:
+    """Of a process that has this checkout before everything else."""
+    checkout = os.pathsep.join([str(ROOT), str(ROOT / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    return {**os.environ, **settings, "PYTHONPATH": checkout}
+
+
+def python() -> str:
+    """vLLM's."""
+    return os.environ["STRUCTOUT_VLLM_PYTHON"]
+
+
+def in_process(batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, **options: Any) -> Mapping[str, Any]:
+    """What ``scripts/vllm_in_process.py`` reports of batches, run in an engine with these options."""
+    finished = subprocess.run(
+        [python(), str(SCRIPTS / "vllm_in_process.py"), str(packaged_folder())],
+        input=json.dumps({"options": options, "batches": batches}),
+        env=environment(),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr[-6000:]
+    report: Mapping[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    return report
