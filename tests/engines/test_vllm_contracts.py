@@ -15,27 +15,19 @@ vLLM's test                                                here
 =========================================================  ==========================================================
 """
 
-import json
-import subprocess
-
 import pytest
 
 from engine_adapter.embedded.pretrained import packaged_folder
-from tests.engines.vllm import LIMIT_S, SCRIPTS, environment, python
+from tests.engines.vllm import run
 
 pytestmark = [pytest.mark.engines, pytest.mark.model]
 
 
 def test_every_contract_is_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
-    finished = subprocess.run(
-        [python(), str(SCRIPTS / "vllm_contracts.py"), str(packaged_folder())],
-        env=environment(),
-        cwd=tmp_path_factory.mktemp("vllm"),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr[-6000:]
-    broken = {name: how for name, how in json.loads(finished.stdout.splitlines()[-1]).items() if how != "kept"}
+    results = run("vllm_contracts.py", str(packaged_folder()), cwd=tmp_path_factory.mktemp("vllm"))
+    broken = {name: how for name, how in results.items() if how != "kept"}
     assert not broken, "\n\n".join(f"{name}: {how}" for name, how in broken.items())
+
+
+def test_no_field_of_vllms_is_taken_for_a_misspelt_constraint(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert run("vllm_fields.py", cwd=tmp_path_factory.mktemp("vllm")) == []

@@ -76,9 +76,9 @@ def test_it_is_kept_in_a_stream(client: openai.OpenAI) -> None:
 
 
 def test_a_forced_tool_call_is_kept(client: openai.OpenAI) -> None:
-    tool: Any = {"type": "function", "function": {"name": "visit", "parameters": SCHEMA}}
+    tool: Any = {"type": "function", "function": {"name": "visit", "parameters": SCHEMA, "strict": True}}
     choice: Any = {"type": "function", "function": {"name": "visit"}}
-    (call,) = chat(client, tools=[tool], tool_choice=choice).choices[0].message.tool_calls
+    (call,) = chat(client, tools=[tool], tool_choice=choice, max_tokens=128).choices[0].message.tool_calls
     assert jsonschema_rs.is_valid(SCHEMA, json.loads(call.function.arguments))
 
 
@@ -120,7 +120,9 @@ def test_a_failure_that_only_the_engine_knows_is_400_with_its_cause(
 
 @everywhere
 @streaming
-@pytest.mark.parametrize(("backend", "status"), [("failing", 500), ("empty", 400)])
+@pytest.mark.parametrize(
+    ("backend", "status"), [("fails_to_fill", 500), ("fails_to_accept", 500), ("has_nothing", 400)]
+)
 def test_a_grammar_that_fails_while_generating_is_no_success(
     client: openai.OpenAI, ask: Callable[..., Any], stream: bool, backend: str, status: int
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_grammar_that_fails_while_generating_is_no_success(
     assert raised.value.status_code == status
     assert "secret" not in str(raised.value)
     assert backend in str(raised.value)
+    assert ("no token can follow" in str(raised.value)) is (backend == "has_nothing")
 
 
 def test_one_cause_for_all_samples(client: openai.OpenAI) -> None:
@@ -192,6 +195,48 @@ def test_a_schema_that_takes_long_stops_nobody(server: VllmServer, client: opena
     assert min(slowest() for _ in range(3)) < 0.1
 
 
+@streaming
+def test_a_client_that_leaves_stops_its_compile(server: VllmServer, tmp_path: Path, stream: bool) -> None:
+    """And no other's: both hang in processes, and would do so until the deadline."""
+    leaving, staying = tmp_path / "leaving", tmp_path / "staying"
+    with hanging(server, leaving, stream) as connection, hanging(server, staying, stream):
+        pids = [pid_in(path) for path in (leaving, staying)]
+        connection.close()
+        wait_until(lambda: not is_alive(pids[0]))
+        assert is_alive(pids[1])
+
+
+@contextlib.contextmanager
+def hanging(server: VllmServer, mark: Path, stream: bool) -> Iterator[http.client.HTTPConnection]:
+    """A client that waits for a grammar that never comes; the process that compiles writes its id to the file."""
+    constraint = {"choice": ["hang", f"mark:{mark}"], "backend": "hazards"}
+    body = {"model": "smollm2", "messages": MESSAGES, "stream": stream, "structured_outputs": constraint}
+    address = urllib.parse.urlsplit(server.address).netloc
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
+        yield connection
+
+
+def pid_in(path: Path) -> int:
+    return int(path.read_text().split()[-1])
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(happens: Callable[[], bool]) -> None:
+    since = time.monotonic()
+    while not happens():
+        assert time.monotonic() - since < 60, "a guard against a hang"
+        time.sleep(0.02)
+
+
 def small_s(client: openai.OpenAI) -> float:
     """How long a small request takes, in seconds: the best of three."""
 
@@ -215,5 +260,5 @@ def test_small_requests_go_on_beside_a_huge_enumeration(client: openai.OpenAI) -
 
 def test_the_log_says_what_clients_are_not_told(server: VllmServer, client: openai.OpenAI) -> None:
     with pytest.raises(openai.InternalServerError):
-        constrained(client, {"choice": ["no"], "backend": "failing"})
+        constrained(client, {"choice": ["no"], "backend": "fails_to_fill"})
     assert "secret internals" in Path(server.log).read_text()

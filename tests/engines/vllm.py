@@ -27,11 +27,11 @@ def python() -> str:
     return os.environ["STRUCTOUT_VLLM_PYTHON"]
 
 
-def in_process(batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, **options: Any) -> Mapping[str, Any]:
-    """What ``scripts/vllm_in_process.py`` reports of batches, run in an engine with these options."""
+def run(script: str, *arguments: str, cwd: Path, text: str = "") -> Any:
+    """What a script of ours, with ``text`` as its input, prints as its last line, which is JSON."""
     finished = subprocess.run(
-        [python(), str(SCRIPTS / "vllm_in_process.py"), str(packaged_folder())],
-        input=json.dumps({"options": options, "batches": batches}),
+        [python(), str(SCRIPTS / script), *arguments],
+        input=text,
         env=environment(),
         cwd=cwd,
         capture_output=True,
@@ -40,5 +40,11 @@ def in_process(batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, **o
         check=False,
     )
     assert finished.returncode == 0, finished.stderr[-6000:]
-    report: Mapping[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def in_process(batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, **options: Any) -> Mapping[str, Any]:
+    """What ``scripts/vllm_in_process.py`` reports of batches, run in an engine with these options."""
+    job = json.dumps({"options": options, "batches": batches})
+    report: Mapping[str, Any] = run("vllm_in_process.py", str(packaged_folder()), cwd=cwd, text=job)
     return report
