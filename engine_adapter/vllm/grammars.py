@@ -27,7 +27,8 @@ class Grammars:
     """What vLLM's ``StructuredOutputManager`` calls on its executor and on its backend.
 
     `submit` is called on the thread that reads vLLM's input, so that neither reading a spec nor compiling it is in the
-    way of a step.
+    way of a step. When it is made, all backends that requests may get are loaded, in the sandbox too: the first request
+    of a server that says it is ready does not wait for that.
 
     Args:
         registry: what is installed.
@@ -42,8 +43,8 @@ class Grammars:
         self._settings = settings
         self._compact = compact
         self.vocabulary = vocabulary
-        workers = settings.sandbox_workers
-        self._sandbox = Sandbox(registry, vocabulary, workers=workers) if workers else None
+        workers, usual = settings.sandbox_workers, usual_backends(registry)
+        self._sandbox = Sandbox(registry, vocabulary, workers=workers, warm=usual) if workers else None
         self.service = CompileService(
             registry,
             vocabulary,
@@ -51,9 +52,10 @@ class Grammars:
             isolate=refuse_slow(settings.slowest_fill_s),
             deadline_s=settings.deadline_s,
         )
-        for backend, registered in registry.backends.items():
-            if not registered.info.by_name_only:
-                self.service.backend(backend)  # what does not start says so to whoever asks for it
+        for backend in usual:
+            self.service.backend(backend)  # what does not start says so to whoever asks for it
+        if self._sandbox is not None and not self._sandbox.wait_until_full():
+            logger.warning("the processes that try risky grammars are not ready; requests for such grammars will wait")
 
     def submit(self, create: object, request: Any) -> Pending[Grammar]:
         """As vLLM calls its executor: the pending grammar of a request. Never raises."""
@@ -91,6 +93,11 @@ class Grammars:
 
     def destroy(self) -> None:
         """As vLLM ends its backend, after its executor: nothing is left to do."""
+
+
+def usual_backends(registry: Registry) -> list[str]:
+    """Those that a request may get without naming one."""
+    return [backend for backend, registered in registry.backends.items() if not registered.info.by_name_only]
 
 
 def refuse_slow(

@@ -79,6 +79,16 @@ FRONT: Final = (
 )
 """What the process with the clients' requests needs."""
 
+WORKER: Final = (
+    Name("vllm.v1.worker.worker_base", "WorkerWrapperBase.init_device", ()),
+    Name(
+        "vllm.v1.worker.gpu_model_runner",
+        "apply_grammar_bitmask",
+        ("scheduler_output", "grammar_output", "input_batch", "logits"),
+    ),
+)
+"""What the processes with the model need."""
+
 HTTP: Final = (Name("vllm.entrypoints.launchers.app", "init_entrypoints_middleware", ("args", "app")),)
 """What it needs besides, if it is an HTTP server."""
 

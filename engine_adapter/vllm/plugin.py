@@ -1,5 +1,6 @@
 """The entry point ``vllm.general_plugins``: vLLM calls `register` in each of its processes, whether or not structout is
-switched on there. It prepares an engine's front end, which looks at its own configuration before anything changes."""
+switched on there. It prepares an engine's front end and its workers, which look at their own configuration before
+anything changes."""
 
 import functools
 import logging
@@ -8,6 +9,7 @@ from typing import Any, Final
 
 from engine_adapter.vllm import causes, names
 from engine_adapter.vllm.admission import Admission
+from engine_adapter.vllm.applying import applying
 from engine_adapter.vllm.door import Door
 from engine_adapter.vllm.settings import is_switched_on, settings_of
 from structout.errors import ErrorKind, GrammarError
@@ -17,7 +19,7 @@ logger = logging.getLogger(__name__)
 _DONE: Final = "_structout"
 """Marks what was wrapped already: vLLM may load its plugins more than once."""
 
-_BY_PATH: Final = {name.path: name for name in (*names.FRONT, *names.HTTP)}
+_BY_PATH: Final = {name.path: name for name in (*names.FRONT, *names.HTTP, *names.WORKER)}
 
 
 def register() -> None:
@@ -25,6 +27,7 @@ def register() -> None:
     try:
         _wrap("AsyncLLM.__init__", functools.partial(_switching_on, switch=switch_server_on))
         _wrap("LLMEngine.__init__", functools.partial(_switching_on, switch=switch_on))
+        _wrap("WorkerWrapperBase.init_device", _switching_a_worker_on)
     except Exception:
         logger.exception("structout cannot look at vLLM's engines; --scheduler-cls will not give clients their causes")
 
@@ -47,6 +50,18 @@ def _switching_on(init: Callable[..., None], switch: Callable[[Admission], None]
         if is_switched_on(vllm_config):
             switch(Admission(settings_of(vllm_config).deadline_s))
         init(self, vllm_config, *args, **kwargs)
+
+    return switching_on
+
+
+def _switching_a_worker_on(init_device: Callable[..., None]) -> Callable[..., None]:
+    """A worker's ``init_device`` that has bitmasks applied by us where they are applied on a CPU."""
+
+    def switching_on(self: Any, *args: Any, **kwargs: Any) -> None:
+        if is_switched_on(self.vllm_config):
+            names.check(*names.WORKER)
+            _wrap("apply_grammar_bitmask", applying)
+        init_device(self, *args, **kwargs)
 
     return switching_on
 

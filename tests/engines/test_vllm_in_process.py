@@ -73,7 +73,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         [ask({"choice": ["Lutz"]}, "nobody")],
         [ask({"choice": []})],
     ]
-    return in_process(batches, cwd=tmp_path_factory.mktemp("vllm"), async_scheduling=request.param)
+    return in_process(batches, cwd=tmp_path_factory.mktemp("vllm"), asynchronous=request.param)
 
 
 def texts(report: Mapping[str, Any], batch: int) -> list[str]:

@@ -43,8 +43,10 @@ def run(script: str, *arguments: str, cwd: Path, text: str = "") -> Any:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-def in_process(batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, **options: Any) -> Mapping[str, Any]:
+def in_process(
+    batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, asynchronous: bool = False, **options: Any
+) -> Mapping[str, Any]:
     """What ``scripts/vllm_in_process.py`` reports of batches, run in an engine with these options."""
-    job = json.dumps({"options": options, "batches": batches})
+    job = json.dumps({"options": options, "batches": batches, "asynchronous": asynchronous})
     report: Mapping[str, Any] = run("vllm_in_process.py", str(packaged_folder()), cwd=cwd, text=job)
     return report

@@ -18,13 +18,14 @@ import numpy as np
 from vllm import SamplingParams
 from vllm.engine.arg_utils import EngineArgs
 from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from engine_adapter.vllm import names
 from engine_adapter.vllm.grammar import started
 from engine_adapter.vllm.grammars import Grammars
-from engine_adapter.vllm.scheduler import open_grammars
+from engine_adapter.vllm.scheduler import open_grammars, scheduler_class
 from structout.errors import GrammarError
 
 DRAFTS = 3
@@ -224,6 +225,23 @@ def rows_of_many_requests_are_those_of_each(bench: Bench) -> None:
         manager.vllm_config.speculative_config = speculative
 
 
+def the_scheduler_is_the_one_that_the_configuration_wants(bench: Bench) -> None:
+    scheduling = bench.manager.vllm_config.scheduler_config
+    wanted, scheduling.async_scheduling = scheduling.async_scheduling, True
+    try:
+        assert issubclass(scheduler_class(bench.manager.vllm_config), AsyncScheduler)
+        scheduling.async_scheduling = False
+        assert not issubclass(scheduler_class(bench.manager.vllm_config), AsyncScheduler)
+    finally:
+        scheduling.async_scheduling = wanted
+
+
+WITHOUT_A_BACKEND = (
+    rows_of_many_requests_are_those_of_each,
+    the_scheduler_is_the_one_that_the_configuration_wants,
+)
+
+
 def kept(contract: Any, *arguments: Any) -> str:
     try:
         contract(*arguments)
@@ -242,7 +260,7 @@ def main() -> None:
     names.take_over(manager, grammars)
     bench = Bench(manager, grammars, {})
     results = {f"{each.__name__}[{b}]": kept(each, bench, b) for each in CONTRACTS for b in BACKENDS}
-    results[rows_of_many_requests_are_those_of_each.__name__] = kept(rows_of_many_requests_are_those_of_each, bench)
+    results |= {each.__name__: kept(each, bench) for each in WITHOUT_A_BACKEND}
     manager.clear_backend()
     print(json.dumps(results))
 

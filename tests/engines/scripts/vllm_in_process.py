@@ -14,6 +14,7 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 from vllm import LLM, SamplingParams
+from vllm.platforms.cpu import CpuPlatform
 from vllm.sampling_params import StructuredOutputsParams
 
 from engine_adapter.vllm import causes
@@ -28,10 +29,11 @@ class Asked(TypedDict, total=False):
 
 
 class Job(TypedDict):
-    """``options`` of the engine, and batches of requests, one after the other."""
+    """``options`` of the engine, and batches of requests, one after the other; whether to schedule asynchronously."""
 
     options: dict[str, Any]
     batches: list[list[Asked]]
+    asynchronous: bool
 
 
 class Completion(TypedDict):
@@ -79,8 +81,21 @@ def run(llm: Any, batch: list[Asked]) -> list[list[Completion]] | str:
     return [[completion(output) for output in result.outputs] for result in results]
 
 
+def schedule_asynchronously() -> None:
+    """vLLM does not on a CPU: its platform switches that off in each configuration. Here it is switched on again."""
+    check = CpuPlatform.check_and_update_config.__func__
+
+    def checked(platform: Any, config: Any) -> None:
+        check(platform, config)
+        config.scheduler_config.async_scheduling = True
+
+    CpuPlatform.check_and_update_config = classmethod(checked)
+
+
 def main() -> None:
     job: Job = json.load(sys.stdin)
+    if job["asynchronous"]:
+        schedule_asynchronously()
     options = {"enforce_eager": True, "dtype": "float32", "max_model_len": 512, "max_num_seqs": 8, **job["options"]}
     llm = LLM(sys.argv[1], scheduler_cls="engine_adapter.vllm.Scheduler", disable_log_stats=True, **options)
     batches = [run(llm, batch) for batch in job["batches"]]
