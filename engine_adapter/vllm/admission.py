@@ -1,0 +1,62 @@
+"""What is asked of a request before vLLM takes it: can its constraint be read at all?
+
+Whether a backend enforces it, the engine core finds out. Reading is done on threads of its own: the event loop goes on
+answering others, however long a schema is.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from engine_adapter.vllm import causes
+from engine_adapter.vllm.asking import asked, complete
+from structout.compile.failures import own_failure
+from structout.errors import ErrorKind, Fault, GrammarError
+from structout.result import Err, Result
+
+T = TypeVar("T")
+
+_THREADS: Final = 2
+
+
+class Admission:
+    """Of one server's requests.
+
+    Args:
+        deadline_s: how long reading one may take, in seconds. Who waits for longer gets TIMED_OUT.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="structout-admission")
+
+    async def admit(self, params: Any) -> None:
+        """Reads what vLLM's ``SamplingParams`` ask for, beside the event loop. Raises what `causes.exception` makes."""
+        complete(params)
+        if getattr(params, "structured_outputs", None) is not None:
+            _raise(await self.read(functools.partial(asked, params)))
+
+    def admit_now(self, params: Any) -> None:
+        """`admit` for a process without an event loop."""
+        complete(params)
+        _raise(asked(params))
+
+    async def read(self, call: Callable[[], Result[T, GrammarError]]) -> Result[T, GrammarError]:
+        """What a call returns that is made on a thread beside the event loop; TIMED_OUT if that takes too long."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, call), self._deadline_s)
+        except TimeoutError:
+            message = f"the request was not read within {self._deadline_s:g} s"
+            hint = "send it again, or make it shorter"
+            kind, fault = ErrorKind.TIMED_OUT, Fault.SERVICE
+            return Err(GrammarError(kind=kind, fault=fault, message=message, hint=hint))
+        except Exception as exc:
+            return Err(own_failure(exc))
+
+
+def _raise(result: Result[object, GrammarError]) -> None:
+    if isinstance(result, Err):
+        raise causes.exception(result.error)

@@ -1,0 +1,100 @@
+"""Bitmasks on logits, where vLLM's worker applies them: on a CPU by us, elsewhere by vLLM's own kernels.
+
+vLLM has logits of bfloat16 converted to float32 for that and back, all rows of the batch. Here the rows that have a
+bitmask are changed where they are, and what lets everything through costs nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int32]
+
+FEW: Final = 1024
+"""Up to so many tokens it is quicker to name them than to go through the row."""
+
+
+def places(batch: Sequence[str], constrained: Sequence[str], drafts: Callable[[str], int]) -> Iterator[tuple[int, int]]:
+    """Which row of a bitmask belongs to which row of the logits.
+
+    Args:
+        batch: ids of the requests as their logits follow each other, each with a row for each draft and one more.
+        constrained: ids of those with rows in the bitmask, as these follow each other; what is not in the batch has
+            rows all the same.
+        drafts: how many a request has.
+    """
+    first, row = {}, 0
+    for request_id in batch:
+        first[request_id] = row
+        row += drafts(request_id) + 1
+    source = 0
+    for request_id in constrained:
+        count = drafts(request_id) + 1
+        if (target := first.get(request_id)) is not None:
+            yield from zip(range(source, source + count), range(target, target + count), strict=True)
+        source += count
+
+
+def apply(bitmask: Rows, logits: Any, rows: Iterable[tuple[int, int]]) -> None:
+    """Sets to -inf what a bitmask forbids, in place.
+
+    Args:
+        bitmask: int32 [rows, words]; tokens behind the last word are forbidden.
+        logits: a torch.Tensor of any floating type on the CPU, [rows, vocabulary].
+        rows: pairs of a row of the bitmask and the row of the logits that it is for.
+    """
+    import torch
+
+    # NumPy has no bfloat16, and its indexing costs a tenth of torch's: bits are moved, whatever they mean.
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[logits.itemsize]
+    raw = logits.view(bits).numpy()
+    minus_infinity = int(torch.full((), -torch.inf, dtype=logits.dtype).view(bits).item())
+    for source, target in rows:
+        _apply_row(bitmask[source], raw[target], minus_infinity)
+
+
+def _apply_row(words: npt.NDArray[np.int32], logits: npt.NDArray[Any], minus_infinity: int) -> None:
+    size, most = logits.size, words.size * 32
+    allowed = int(np.bitwise_count(words).sum())
+    if allowed <= FEW:
+        ids = _ids(words, size)
+        kept = logits[ids]
+        logits.fill(minus_infinity)
+        logits[ids] = kept
+        return
+    logits[most:] = minus_infinity
+    if most - allowed <= FEW:
+        logits[_ids(~words, size)] = minus_infinity
+    else:
+        octets = words.view(np.uint8)
+        bits = np.unpackbits(octets, count=min(size, most), bitorder="little").view(np.bool_)
+        np.putmask(logits[: bits.size], ~bits, minus_infinity)
+
+
+def _ids(words: npt.NDArray[np.int32], size: int) -> npt.NDArray[np.int64]:
+    """The tokens below ``size`` whose bits are set, of which there are few."""
+    some = np.flatnonzero(words)
+    bits = np.unpackbits(words[some].view(np.uint8), bitorder="little")
+    place = np.flatnonzero(bits)
+    ids: npt.NDArray[np.int64] = some[place >> 5] * 32 + (place & 31)
+    return ids[: int(np.searchsorted(ids, size))]
+
+
+def applying(by_vllm: Callable[..., None]) -> Callable[..., None]:
+    """vLLM's ``apply_grammar_bitmask``, with the CPU's part done here."""
+
+    def apply_grammar_bitmask(scheduler_output: Any, grammar_output: Any, input_batch: Any, logits: Any) -> None:
+        if logits.device.type != "cpu":
+            by_vllm(scheduler_output, grammar_output, input_batch, logits)
+            return
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        rows = places(
+            input_batch.req_ids,
+            grammar_output.structured_output_request_ids,
+            lambda request_id: len(drafts.get(request_id, ())),
+        )
+        apply(grammar_output.grammar_bitmask, logits, rows)
+
+    return apply_grammar_bitmask

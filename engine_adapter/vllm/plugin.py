@@ -1,0 +1,154 @@
+"""The entry point ``vllm.general_plugins``: vLLM calls `register` in each of its processes, whether or not structout is
+switched on there. It prepares an engine's front end and its workers, which look at their own configuration before
+anything changes."""
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from engine_adapter.vllm import causes, names
+from engine_adapter.vllm.admission import Admission
+from engine_adapter.vllm.applying import applying
+from engine_adapter.vllm.door import Door
+from engine_adapter.vllm.settings import is_switched_on, settings_of
+from structout.errors import ErrorKind, GrammarError
+
+logger = logging.getLogger(__name__)
+
+_DONE: Final = "_structout"
+"""Marks what was wrapped already: vLLM may load its plugins more than once."""
+
+_BY_PATH: Final = {name.path: name for name in (*names.FRONT, *names.HTTP, *names.WORKER)}
+
+
+def register() -> None:
+    """Called by vLLM. Raises nothing: a vLLM that structout does not know has to start without it."""
+    try:
+        _wrap("AsyncLLM.__init__", functools.partial(_switching_on, switch=switch_server_on))
+        _wrap("LLMEngine.__init__", functools.partial(_switching_on, switch=switch_on))
+        _wrap("WorkerWrapperBase.init_device", _switching_a_worker_on)
+    except Exception:
+        logger.exception("structout cannot look at vLLM's engines; --scheduler-cls will not give clients their causes")
+
+
+def _wrap(path: str, wrapper: Callable[[Any], Any]) -> None:
+    """Puts ``wrapper(what is there)`` in the place of one of vLLM's functions, once."""
+    name = _BY_PATH[path]
+    original = names.find(name)
+    if hasattr(original, _DONE):
+        return
+    wrapped = functools.wraps(original)(wrapper(original))
+    setattr(wrapped, _DONE, True)
+    names.replace(name, wrapped)
+
+
+def _switching_on(init: Callable[..., None], switch: Callable[[Admission], None]) -> Callable[..., None]:
+    """An engine's ``__init__`` that switches the front end on if its configuration says so."""
+
+    def switching_on(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        if is_switched_on(vllm_config):
+            switch(Admission(settings_of(vllm_config).deadline_s))
+        init(self, vllm_config, *args, **kwargs)
+
+    return switching_on
+
+
+def _switching_a_worker_on(init_device: Callable[..., None]) -> Callable[..., None]:
+    """A worker's ``init_device`` that has bitmasks applied by us where they are applied on a CPU."""
+
+    def switching_on(self: Any, *args: Any, **kwargs: Any) -> None:
+        if is_switched_on(self.vllm_config):
+            names.check(*names.WORKER)
+            _wrap("apply_grammar_bitmask", applying)
+        init_device(self, *args, **kwargs)
+
+    return switching_on
+
+
+def switch_on(admission: Admission) -> None:
+    """Has this process' front end admit constraints, and tell clients why they failed.
+
+    Raises:
+        Unsupported: this is not a vLLM that structout knows.
+    """
+    names.check(*names.FRONT)
+    _wrap("SamplingParams._validate_structured_outputs", _checking_the_model)
+    _wrap("validate_xgrammar_grammar", _leaving_it_to_admission)
+    _wrap("AsyncLLM.add_request", functools.partial(_admitting, admission=admission))
+    _wrap("AsyncLLM.generate", _saying_why)
+    _wrap("LLMEngine.add_request", functools.partial(_admitting_now, admission=admission))
+
+
+def switch_server_on(admission: Admission) -> None:
+    """`switch_on` for a process that may have an HTTP server."""
+    switch_on(admission)
+    names.check(*names.HTTP)
+    _wrap("init_entrypoints_middleware", functools.partial(_with_a_door, admission=admission))
+
+
+def _checking_the_model(_: Callable[..., None]) -> Callable[..., None]:
+    """Of vLLM's own check, which asks its own backends on the event loop, the part that says whether there can be a
+    grammar at all."""
+
+    def checking(self: Any, model_config: Any, structured_outputs_config: Any, tokenizer: Any) -> None:
+        if self.structured_outputs is None or structured_outputs_config is None:
+            return
+        if model_config.is_diffusion:
+            raise causes.exception(_no_grammars("diffusion models take none: they do not write from left to right"))
+        if tokenizer is None:
+            raise causes.exception(_no_grammars("it was started without a tokenizer"))
+
+    return checking
+
+
+def _no_grammars(why: str) -> GrammarError:
+    message = f"this server cannot constrain what it generates: {why}"
+    return GrammarError(kind=ErrorKind.UNSUPPORTED, message=message, hint="leave the constraint out")
+
+
+def _leaving_it_to_admission(_: Callable[..., None]) -> Callable[..., None]:
+    """For a check by vLLM's own backend, on the event loop."""
+
+    def leaving(sampling_params: Any) -> None:
+        del sampling_params
+
+    return leaving
+
+
+def _admitting(add_request: Callable[..., Any], admission: Admission) -> Callable[..., Any]:
+    async def admitting(self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
+        await admission.admit(params)
+        return await add_request(self, request_id, prompt, params, *args, **kwargs)
+
+    return admitting
+
+
+def _admitting_now(add_request: Callable[..., Any], admission: Admission) -> Callable[..., Any]:
+    def admitting(self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
+        admission.admit_now(params)
+        return add_request(self, request_id, prompt, params, *args, **kwargs)
+
+    return admitting
+
+
+def _saying_why(generate: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+    async def saying_why(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        outputs = generate(self, *args, **kwargs)
+        try:
+            async for output in outputs:
+                if error := causes.cause_of(output):
+                    raise causes.exception(error)
+                yield output
+        finally:
+            await outputs.aclose()
+
+    return saying_why
+
+
+def _with_a_door(init: Callable[..., None], admission: Admission) -> Callable[..., None]:
+    def with_a_door(args: Any, app: Any, *others: Any, **kwargs: Any) -> None:
+        app.add_middleware(Door, admission=admission)  # first, and so inside of the others
+        init(args, app, *others, **kwargs)
+
+    return with_a_door

@@ -1,0 +1,147 @@
+"""vLLM's schedulers, with requests that wait for their grammars held outside of ``schedule()``.
+
+A held request is not in vLLM's queues. When its grammar is there, it is given to vLLM as if it came then, in its place
+by time of arrival. When there will be none, or nobody wants it any more, it is given to vLLM and ended by vLLM in the
+same call, so that all that vLLM does at the end of a request (connectors, metrics, ids for other processes) is done.
+"""
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
+from vllm.v1.request import RequestStatus
+
+from engine_adapter.vllm import causes, names
+from engine_adapter.vllm.grammar import started
+from engine_adapter.vllm.grammars import Grammars
+from engine_adapter.vllm.held import Failed, Held, Ready
+from engine_adapter.vllm.settings import settings_of
+from structout.discovery import discover
+from structout.errors import ErrorKind, GrammarError
+from structout.result import Err, Ok
+from structout.vocabularies import from_huggingface
+
+_Base: Any = object
+
+
+def scheduler_class(vllm_config: Any) -> Any:
+    """The scheduler for a configuration. Raises `names.Unsupported` for what there is none for."""
+    names.check(*names.ENGINE)
+    if vllm_config.parallel_config.distributed_executor_backend == "external_launcher":
+        message = "structout does not support the executor external_launcher: it has a scheduler on every rank, and one"
+        raise names.Unsupported(f"{message} may have a grammar before another")
+    return AsyncHoldingScheduler if vllm_config.scheduler_config.async_scheduling else HoldingScheduler
+
+
+def open_grammars(vllm_config: Any, tokenizer: Any) -> Grammars:
+    """The compile service of an engine core, for its model's vocabulary."""
+    vocabulary = from_huggingface(tokenizer, padded_size=vllm_config.model_config.get_vocab_size())
+    compact = bool(vllm_config.structured_outputs_config.disable_any_whitespace)
+    return Grammars(discover(), vocabulary, settings_of(vllm_config), compact=compact)
+
+
+class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of mypy
+    """The part that both of vLLM's schedulers get."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._held: Held[Any] = Held()
+        self._refused: dict[str, GrammarError] = {}
+        manager = self.structured_output_manager
+        if not self.vllm_config.model_config.skip_tokenizer_init:
+            names.take_over(manager, open_grammars(self.vllm_config, manager.tokenizer))
+
+    def add_request(self, request: Any) -> None:
+        """Holds a request that has no grammar yet."""
+        if request.request_id in self._held:
+            self._held.join(request.request_id, request)
+        elif (pending := names.pending_of(request)) is None or request.request_id in self.requests:
+            super().add_request(request)
+        else:
+            self._held.hold(request.request_id, request, pending)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """Schedules what has its grammar by now."""
+        for ready in self._held.ready():
+            self._promote(ready)
+        return super().schedule(*args, **kwargs)
+
+    def _promote(self, ready: Ready[Any]) -> None:
+        first, *later = ready.parts
+        refused = functools.partial(self._refused.__setitem__)
+        drafts = self.vllm_config.num_speculative_tokens
+        match started(ready.grammar, first.sampling_params, max_drafts=drafts, refused=refused):
+            case Err(error):
+                self._held.fail(ready.request_id, error)
+                return
+            case Ok(grammar):
+                names.give(first, grammar)
+        first.status = RequestStatus.WAITING
+        super().add_request(first)
+        names.move_to_its_turn(self.waiting, first)
+        for part in later:
+            super().add_request(part)
+        self._held.release(ready.request_id)
+
+    def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, Any]:
+        """The step's outputs, in which everything that has failed says why."""
+        self._refused.clear()  # what was refused on trial, when rows were filled
+        ended = [self._end(failed) for failed in self._held.failed()]
+        outputs: dict[int, Any] = super().update_from_output(*args, **kwargs)
+        for client in outputs.values():
+            for output in client.outputs:
+                self._say_why(output)
+        for client_index, output in ended:
+            outputs.setdefault(client_index, EngineCoreOutputs()).outputs.append(output)
+        return outputs
+
+    def _end(self, failed: Failed[Any]) -> tuple[int, Any]:
+        """Ends a request that will have no grammar. Returns the client that is to be told, and what."""
+        request = failed.parts[0]
+        was_given_up = failed.error.kind is ErrorKind.CANCELLED
+        status = RequestStatus.FINISHED_ABORTED if was_given_up else RequestStatus.FINISHED_ERROR
+        causes.log(failed.request_id, failed.error)
+        super().add_request(request)
+        super().finish_requests(failed.request_id, status)
+        self._held.release(failed.request_id)
+        output = EngineCoreOutput(
+            request_id=failed.request_id,
+            new_token_ids=[],
+            finish_reason=request.get_finished_reason(),
+            stop_reason=causes.stop_reason(failed.error),
+            events=request.take_events(),
+            trace_headers=request.trace_headers,
+        )
+        return request.client_index, output
+
+    def _say_why(self, output: Any) -> None:
+        """Gives an output that ended because its grammar refused a token the cause."""
+        if output.finish_reason is FinishReason.ERROR and (error := self._refused.pop(output.request_id, None)):
+            causes.log(output.request_id, error)
+            output.stop_reason = causes.stop_reason(error)
+
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
+        """Ends requests, held or not. Of a held one, the compile is given up."""
+        if request_ids is not None:
+            request_ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+        for parts in self._held.withdraw(request_ids):
+            super().add_request(parts[0])
+        ended: list[Any] = super().finish_requests(request_ids, finished_status)
+        return ended
+
+    def get_num_unfinished_requests(self) -> int:
+        """Counts the held ones, so that vLLM goes on asking for steps."""
+        held = len(self._held) if self.pause_state == PauseState.UNPAUSED else 0
+        return int(super().get_num_unfinished_requests()) + held
+
+
+class HoldingScheduler(Holding, Scheduler):  # type: ignore[misc]  # vLLM is not in the environment of mypy
+    """For vLLM that schedules a step when the last one is done."""
+
+
+class AsyncHoldingScheduler(Holding, AsyncScheduler):  # type: ignore[misc]  # vLLM is not in the environment of mypy
+    """For vLLM that schedules a step while the last one runs."""
