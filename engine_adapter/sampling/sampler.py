@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -44,7 +45,8 @@ def sample(
     _check_map(mapped, len(logits), len(words))
     if isinstance(words, np.ndarray) and logits.is_cpu:
         return cpu_sampler.sample_rows(logits, rows, words, mapped)
-    return _batch_sampler(logits.device.type)(logits, rows, words, mapped)
+    changed = torch_sampler.changed(logits, rows.changes)
+    return _batch_sampler(logits.device.type)(changed, attrs.evolve(rows, changes=None), words, mapped)
 
 
 @functools.cache

@@ -18,12 +18,29 @@ Bitmask = torch.Tensor | npt.NDArray[np.int32]
 _BLOCK: Final = 1024  # weights summed at once in the inverse CDF
 
 
+def changed(logits: torch.Tensor, changes: Sequence[LogitChanges | None] | None) -> torch.Tensor:
+    """The logits [n, V] after bias and penalties: in float32 if there are any, else as they are."""
+    if changes is None:
+        return logits
+    floats = logits.float()
+    parts = [(row, each, np.flatnonzero(each.tokens < logits.shape[1])) for row, each in enumerate(changes) if each]
+    at = np.concatenate([np.full(len(known), row) for row, _, known in parts])
+    tokens = np.concatenate([each.tokens[known] for _, each, known in parts])
+    bias, repetition, penalty = (
+        _to(np.concatenate([getattr(each, name)[known] for _, each, known in parts]), logits.device)
+        for name in ("bias", "repetition", "penalty")
+    )
+    place = (_to(at, logits.device), _to(tokens, logits.device))
+    biased = floats[place] + bias
+    return floats.index_put(place, torch.where(biased > 0, biased / repetition, biased * repetition) - penalty)
+
+
 def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row_map: npt.NDArray[np.int64]) -> Sampled:
-    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on any device.
+    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on any device, bias and penalties done already.
 
     Only the rows that ask for top-k, top-p or alternatives are sorted.
     """
-    masked, empty = _masked(_changed(logits, rows.changes), bitmask, row_map)
+    masked, empty = _masked(logits.float(), bitmask, row_map)
     best, index = masked.max(dim=-1)
     flags = _flags(best, empty)
     drawn = np.flatnonzero(rows.temperature > 0)
@@ -35,23 +52,6 @@ def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row
     if asking.size:
         _report(masked, index, rows.take(asking), _to(asking, logits.device), out)
     return out
-
-
-def _changed(logits: torch.Tensor, changes: Sequence[LogitChanges | None] | None) -> torch.Tensor:
-    """The logits in float32, after bias and penalties."""
-    floats = logits.float()
-    if changes is None:
-        return floats
-    parts = [(row, each, np.flatnonzero(each.tokens < logits.shape[1])) for row, each in enumerate(changes) if each]
-    at = np.concatenate([np.full(len(known), row) for row, _, known in parts])
-    tokens = np.concatenate([each.tokens[known] for _, each, known in parts])
-    bias, repetition, penalty = (
-        _to(np.concatenate([getattr(each, name)[known] for _, each, known in parts]), logits.device)
-        for name in ("bias", "repetition", "penalty")
-    )
-    place = (_to(at, logits.device), _to(tokens, logits.device))
-    biased = floats[place] + bias
-    return floats.index_put(place, torch.where(biased > 0, biased / repetition, biased * repetition) - penalty)
 
 
 def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> Sampled:

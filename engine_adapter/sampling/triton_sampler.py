@@ -147,12 +147,14 @@ class DeviceSampler:
         """Sends the parameters of the next launch's rows to the device, without waiting for it.
 
         Args:
-            rows: at most as many as this was made for.
+            rows: at most as many as this was made for; bias and penalties are for `torch_sampler.changed` to do before.
             row_map: int64, for each its row of the bitmask, which has to have it, or -1 for a row that has none.
 
         Raises:
-            ValueError: too many rows, or the map is not for so many, or has something below -1.
+            ValueError: too many rows, or with bias or penalties; the map is not for so many, or has something below -1.
         """
+        if rows.changes is not None:
+            raise ValueError("bias and penalties are done to the logits before: torch_sampler.changed")
         if len(rows) > self.rows:
             raise ValueError(f"{len(rows)} rows, but memory for {self.rows}: make a larger DeviceSampler")
         if row_map.shape != (len(rows),) or (row_map < -1).any():
@@ -238,7 +240,7 @@ def sample_batch(
     *,
     splits: int | None = None,
 ) -> Sampled:
-    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on a device.
+    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on a device, bias and penalties done already.
 
     ``splits`` is that of `DeviceSampler.launch`.
     """

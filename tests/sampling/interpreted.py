@@ -63,11 +63,9 @@ def _sort_in_less_than_seconds() -> None:
 
 
 def _sample(batch: Batch, splits: int | None) -> Sampled:
-    import numpy as np
-
     from engine_adapter.sampling import triton_sampler
 
-    return triton_sampler.sample_batch(batch.logits, batch.rows, batch.bitmask, np.array(batch.row_map), splits=splits)
+    return triton_sampler.sample_batch(*batch.arguments, splits=splits)
 
 
 def _reuse(several: list[Batch]) -> list[Sampled]:

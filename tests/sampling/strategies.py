@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine_adapter.sampling import SamplingParams, SamplingRows, request_uniform
 from engine_adapter.sampling.sampled import Sampled
 from engine_adapter.sampling.sampler import sample
-from engine_adapter.sampling.torch_sampler import sample_batch
+from engine_adapter.sampling.torch_sampler import changed, sample_batch
 from tests.sampling import reference
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -32,6 +32,13 @@ class Batch:
     @property
     def rows(self) -> SamplingRows:
         return SamplingRows.of(self.params, self.uniforms, self.so_far)
+
+    @property
+    def arguments(self) -> tuple[torch.Tensor, SamplingRows, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """What a sampler of whole batches is given: bias and penalties are done by then."""
+        rows = self.rows
+        logits = changed(self.logits, rows.changes)
+        return logits, attrs.evolve(rows, changes=None), self.bitmask, np.array(self.row_map, dtype=np.int64)
 
     @property
     def changed(self) -> list[list[float]]:
@@ -78,7 +85,7 @@ def by_rows(batch: Batch) -> Sampled:
 
 def at_once(batch: Batch) -> Sampled:
     """What runs on a device, here on the CPU."""
-    return sample_batch(batch.logits, batch.rows, batch.bitmask, np.array(batch.row_map))
+    return sample_batch(*batch.arguments)
 
 
 def on_cuda(batch: Batch) -> Sampled:

@@ -62,6 +62,9 @@ def test_rows_that_do_not_fit_the_device_sampler() -> None:
     small = triton_sampler.DeviceSampler(2, 40, device)
     with pytest.raises(ValueError, match="3 rows, but memory for 2"):
         small.stage(SamplingRows.of([SamplingParams()] * 3, [0.0] * 3), np.zeros(3, np.int64))
+    biased = SamplingRows.of([SamplingParams(logit_bias={1: 1.0})] * 2, [0.0] * 2)
+    with pytest.raises(ValueError, match="bias and penalties are done to the logits before"):
+        small.stage(biased, np.zeros(2, np.int64))
     for row_map in ([0], [0, -2]):
         with pytest.raises(ValueError, match="each of 2 rows a row of the bitmask, or -1"):
             small.stage(SamplingRows.of([SamplingParams()] * 2, [0.0] * 2), np.array(row_map))

@@ -18,7 +18,7 @@ NO_MASK = np.zeros((1, 1), np.int32)
 
 def _is_right(batch: Batch) -> None:
     sampled = by_triton(batch)
-    logits, allowed = batch.logits.float().tolist(), batch.allowed
+    logits, allowed = batch.changed, batch.allowed
     for row, params in enumerate(batch.params):
         token, logprob = int(sampled.tokens[row]), float(sampled.logprobs[row])
         assert allowed[row, token]
@@ -28,19 +28,11 @@ def _is_right(batch: Batch) -> None:
             assert np.isnan(logprob)
             assert not shown
             continue
-        expected = _tempered(logits[row], allowed[row].tolist(), params)
+        expected = reference.logprobs(logits[row], allowed[row].tolist(), params.temperature)
         assert logprob == pytest.approx(expected[token], abs=1e-3)
         assert shown == list(expected)[: params.logprobs]
         values = sampled.top_logprobs[row].tolist()[: len(shown)]
         assert values == pytest.approx([expected[each] for each in shown], abs=1e-3)
-
-
-def _tempered(logits: list[float], allowed: list[bool], params: SamplingParams) -> dict[int, float]:
-    """Log-softmax after temperature of the allowed tokens, most likely first, equals by id."""
-    temperature = 1.0 if params.is_greedy else float(np.float32(params.temperature))
-    by_rank = reference.logprobs(logits, allowed)
-    tempered = reference.logprobs([logit / temperature for logit in logits], allowed)
-    return {token: tempered[token] for token in by_rank}
 
 
 def _same_bits(one: Sampled, other: Sampled) -> None:
