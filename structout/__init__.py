@@ -4,7 +4,7 @@ Importing this package loads no backend, no torch and no engine.
 """
 
 from structout.backend import API_VERSION, BackendInfo, Finding, Status
-from structout.errors import ErrorKind, Fault, GrammarError
+from structout.errors import ErrorKind, Fault, GrammarError, GrammarFailure
 from structout.hookspecs import hookimpl
 from structout.result import Err, Ok, Result
 from structout.spec import (
@@ -31,6 +31,7 @@ __all__ = [
     "Fault",
     "Finding",
     "GrammarError",
+    "GrammarFailure",
     "GrammarSpec",
     "JsonObject",
     "JsonSchema",

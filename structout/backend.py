@@ -60,7 +60,11 @@ class Status(enum.IntEnum):
 
 @runtime_checkable
 class Matcher(Protocol):
-    """The state of one sequence."""
+    """The state of one sequence.
+
+    A call that has to give up, because the text has led to a limit of the backend, raises
+    `structout.errors.GrammarFailure`, which says what the caller is told.
+    """
 
     def fill(self, row: BitmaskRow) -> Status:
         """Writes which tokens may follow, stop tokens where the text so far is complete, and padding bits as 0.

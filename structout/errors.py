@@ -196,6 +196,20 @@ class GrammarError:
         return f"{self.kind.value}{where}: {self.message}{hint}"
 
 
+class GrammarFailure(Exception):
+    """What a plugin raises where it has no way to return a `GrammarError`: a matcher that a text has led to a limit.
+
+    Whatever else a plugin raises is BACKEND_FAILURE, and reaches no caller.
+
+    Attributes:
+        error: what to tell the caller.
+    """
+
+    def __init__(self, error: GrammarError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def describe_exception(exc: BaseException) -> str:
     """Type and text of an exception, for ``detail``. A foreign exception's own ``__str__`` may raise; this does not."""
     try:

@@ -16,7 +16,7 @@ from structout.backend import (
     SupportsSerialization,
 )
 from structout.constraint import Activation, AfterTokens, AtOffset, Constraint
-from structout.errors import ErrorKind, GrammarError, describe_exception, reraise_users_interrupt
+from structout.errors import ErrorKind, GrammarError, GrammarFailure, describe_exception, reraise_users_interrupt
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, Policy
 from structout.vocabulary import Vocabulary
@@ -117,7 +117,7 @@ class BoundBackend:
         return attrs.evolve(error, backend=self.id, distribution=self.distribution)
 
     def failure(self, what: str, cause: BaseException | str) -> GrammarError:
-        """The error for something that the plugin did and must not do."""
+        """The error for something that the plugin did and must not do; that of a `GrammarFailure`."""
         return _failure(self.id, self.distribution, what, cause)
 
 
@@ -256,6 +256,8 @@ def _wrong_type(call: str, value: object) -> str:
 
 
 def _failure(backend: str, distribution: str | None, what: str, cause: BaseException | str) -> GrammarError:
+    if isinstance(cause, GrammarFailure) and isinstance(said := vars(cause).get("error"), GrammarError):
+        return attrs.evolve(said, backend=backend, distribution=distribution)
     detail = cause if isinstance(cause, str) else describe_exception(cause)
     return GrammarError(
         kind=ErrorKind.BACKEND_FAILURE,

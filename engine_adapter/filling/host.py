@@ -16,7 +16,7 @@ from structout.compile.failures import CANCELLED, SHUT_DOWN
 from structout.compile.sandbox.limits import Limits
 from structout.compile.sandbox.messages import read_error
 from structout.compile.sandbox.verdicts import ATTEMPTS, verdict, was_computing, was_killed_from_outside
-from structout.errors import ErrorKind, GrammarError
+from structout.errors import ErrorKind, GrammarError, GrammarFailure
 from structout.processes import Cause, Ended, Stop
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec, spec_to_json
@@ -175,11 +175,10 @@ class Host:
 
 
 def _checked(answer: Mapping[str, Any]) -> Filled:
-    """Raises `Lost` for an answer that is an error or none."""
+    """Raises `GrammarFailure` for an answer that is an error, `Lost` for one that is none."""
     try:
         if "error" in answer:
-            error = read_error(answer["error"])
-            raise Lost(f"{error}: {error.detail}")
+            raise GrammarFailure(read_error(answer["error"]))
         return Filled(**answer)
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise Lost("the process gave no valid answer") from exc

@@ -90,7 +90,7 @@ class RemoteMatcher:
         return copy
 
     def _bring_row(self) -> None:
-        """Makes the row that of the present state. Raises `Overdue` or `Lost`."""
+        """Makes the row that of the present state. Raises `Overdue`, `Lost` or `GrammarFailure`."""
         if self._has_row:
             return
         self._process, filled = self._host.fill(self._question, self._row)

@@ -76,6 +76,16 @@ def compile_error(spec: GrammarSpec, raw: str) -> GrammarError:
     )
 
 
+def limit_error(tokens: int, raw: str) -> GrammarError:
+    """The error for what llguidance says of a text of so many tokens: it has led to a state over one of its limits."""
+    return GrammarError(
+        kind=ErrorKind.TOO_COMPLEX,
+        message=f"The grammar became too complex after {tokens} tokens: {_reason(raw)}.",
+        hint="make what is repeated in it simpler, or name another backend",
+        detail=raw,
+    )
+
+
 def _usual_kind(spec: GrammarSpec) -> ErrorKind:
     return ErrorKind.UNSUPPORTED if isinstance(spec, JsonSchema) else ErrorKind.INVALID_SPEC
 

@@ -15,15 +15,13 @@ import llguidance
 import numpy as np
 
 from structout.backend import Bitmask, BitmaskRow, Finding, Status
+from structout.errors import GrammarFailure
+from structout_llguidance.errors import limit_error
 
 LIMITS: Final = llguidance.LLParserLimits(verbose_errors=False)
 
 _EXHAUSTED: Final = "NoExtension"
 _LEXER_ERROR: Final = "lexer error"
-
-
-class LimitReached(RuntimeError):
-    """llguidance gave up on a sequence: the text so far leads to a state over one of its limits."""
 
 
 def build(tokenizer: llguidance.LLTokenizer, source: str) -> llguidance.LLMatcher:
@@ -170,7 +168,7 @@ class LlguidanceMatcher:
             return native.is_accepting()
 
     def renew(self) -> Lexer:
-        """Goes on with the grammar's present lexer, which it returns. Raises `LimitReached`."""
+        """Goes on with the grammar's present lexer, which it returns. Raises `GrammarFailure`."""
         self.lexer = self._grammar.lexer()
         with self.lexer:
             if not self.lexer.is_broken:
@@ -183,21 +181,22 @@ class LlguidanceMatcher:
         if self.native.try_consume_tokens(self._tokens) < len(self._tokens):
             raise self._failure()
 
-    def _failure(self) -> LimitReached:
+    def _failure(self) -> Exception:
         """What to raise after the native matcher failed. The lexer is held, and marked if it broke."""
         self.lexer.is_broken |= breaks_lexer(self.native)
-        reason = self.native.get_error().partition("\n")[0] or "tokens that were accepted are refused"
-        return LimitReached(f"after {len(self._tokens)} tokens: {reason}")
+        raw = self.native.get_error() or "tokens that were accepted are refused"
+        is_limit = self.native.is_error() and not raw.startswith("panic")
+        return GrammarFailure(limit_error(len(self._tokens), raw)) if is_limit else RuntimeError(raw)
 
     def fill(self, row: BitmaskRow) -> Status:
-        """Raises `LimitReached`."""
+        """Raises `GrammarFailure`."""
         if self._terminated:
             return Status.TERMINATED
         self._complete(row, self._compute(row))
         return Status.OK
 
     def finish(self, row: BitmaskRow) -> Status:
-        """`fill` for a row that llguidance has written already. Raises `LimitReached`."""
+        """`fill` for a row that llguidance has written already. Raises `GrammarFailure`."""
         if self._terminated:
             return Status.TERMINATED
         is_accepting = self._compute(row) if self.native.is_error() else self.is_accepting
@@ -236,7 +235,7 @@ class LlguidanceMatcher:
                 row[word] &= ~bit
 
     def accept(self, token: int) -> Status:
-        """Raises `LimitReached`."""
+        """Raises `GrammarFailure`."""
         if self._terminated:
             return Status.TERMINATED
         if token in self._stop_ids:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from structout import BackendInfo, Choice, GrammarError, Result, Status, hookimpl
+from structout import BackendInfo, Choice, ErrorKind, GrammarError, GrammarFailure, Result, Status, hookimpl
 from structout.backend import BitmaskRow, CompiledGrammar, Matcher
 from structout.spec import GrammarSpec
 from tests.fakes import TrieBackend, TrieMatcher
@@ -24,10 +24,15 @@ def _refuse() -> None:
     raise RuntimeError("secret internals")
 
 
+def _give_up() -> None:
+    raise GrammarFailure(GrammarError(kind=ErrorKind.TOO_COMPLEX, message="there is too much of it"))
+
+
 DEEDS: Mapping[str, Callable[[], object]] = {
     "hang": lambda: time.sleep(3600),
     "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "raise": _refuse,
+    "give up": _give_up,
 }
 
 

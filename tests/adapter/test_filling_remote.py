@@ -184,6 +184,16 @@ def test_a_process_that_somebody_kills_costs_nothing(grammars: RiskyGrammars, gr
         assert row_of(constraints[1]) == row_of(local("xfel"))
 
 
+@pytest.mark.parametrize(("deed", "kind"), [("give up", ErrorKind.TOO_COMPLEX), ("raise", ErrorKind.BACKEND_FAILURE)])
+def test_what_a_matcher_says_of_its_failure_is_told(grammars: RiskyGrammars, deed: str, kind: ErrorKind) -> None:
+    constraint = after(grammars.compile(Choice((f"x{deed}.",))).unwrap(), f"x{deed[:-1]}")
+    assert constraint.accept(ord(deed[-1])) is Status.OK
+    assert row_of(constraint)[0] is Status.FAILED
+    assert constraint.error is not None
+    assert (constraint.error.kind, constraint.error.backend) == (kind, "doing")
+    assert "secret" not in str(constraint.error.to_json())
+
+
 @pytest.mark.parametrize(
     ("option", "kind"),
     [

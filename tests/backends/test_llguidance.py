@@ -18,7 +18,9 @@ from structout import (
     Choice,
     Err,
     ErrorKind,
+    Fault,
     GrammarError,
+    GrammarFailure,
     JsonObject,
     JsonSchema,
     Lark,
@@ -41,7 +43,6 @@ pytest.importorskip("llguidance")
 
 from structout_llguidance import structout_register_backends
 from structout_llguidance.limits import MAX_GRAMMAR_SIZE, MAX_SCHEMA_DEPTH, schema_depth
-from structout_llguidance.matcher import LimitReached
 from structout_llguidance.patterns import NotPortable, to_rust
 
 INFO = next(iter(structout_register_backends()))
@@ -668,7 +669,8 @@ def test_a_limit_fails_the_sequence_that_reaches_it_and_no_other() -> None:
     bad = trapped(grammar)
     assert bad.fill(row) is Status.FAILED
     assert bad.error is not None
-    assert "too many expressions" in (bad.error.detail or "")
+    assert (bad.error.kind, bad.error.fault) == (ErrorKind.TOO_COMPLEX, Fault.CALLER)
+    assert "after 2 tokens: lexer error: too many expressions" in bad.error.message
     assert [other.accept(token) for token in b"ab"] == [Status.OK] * 2
     assert other.is_accepting
     assert other.rollback(2) is Status.OK
@@ -683,7 +685,7 @@ def test_a_limit_in_a_batch_is_raised_and_leaves_the_others_able_to_go_on() -> N
     grammar, backend = compiled(TRAP), BACKEND.backend
     good, bad = grammar.start().unwrap(), trapped(grammar)
     assert isinstance(backend, SupportsBatchFill)
-    with pytest.raises(LimitReached):
+    with pytest.raises(GrammarFailure):
         backend.fill_batch([bad.matcher, good.matcher], np.zeros((2, BYTES.bitmask_width), np.int32), [0, 1])
     row = new_row()
     assert good.fill(row) is Status.OK

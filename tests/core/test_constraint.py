@@ -1,5 +1,7 @@
 """The guard around a matcher: one set of laws, whatever the backend can or cannot do, and whatever it does wrong."""
 
+from typing import Any, ClassVar
+
 import attrs
 import hypothesis.strategies as st
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from structout import ErrorKind, Ok, Status
+from structout import ErrorKind, GrammarError, GrammarFailure, Ok, Status
 from structout.backend import BitmaskRow
 from structout.constraint import AfterTokens, AtOffset, Constraint
 from structout.drafts import fill_drafts
@@ -210,6 +212,33 @@ class Raises(TrieMatcher):
 
     def fork(self) -> "Raises":
         raise RuntimeError("secret")
+
+
+class GivesUp(TrieMatcher):
+    """Fails with what ``said`` says."""
+
+    said: ClassVar[Any] = None
+
+    def fill(self, row: BitmaskRow) -> Status:
+        raise GrammarFailure(self.said)
+
+
+def test_a_matcher_that_gives_up_says_what_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = GrammarError(kind=ErrorKind.TOO_COMPLEX, message="there is too much of it", backend="somebody else")
+    monkeypatch.setattr(GivesUp, "said", said)
+    constraint = start(GivesUp)
+    assert constraint.fill(new_row()) is Status.FAILED
+    assert constraint.error == attrs.evolve(said, backend="trie", distribution="trie 1.0")
+
+
+@pytest.mark.parametrize("said", ["secret", None, ErrorKind.TOO_COMPLEX])
+def test_one_that_says_something_else_has_failed(monkeypatch: pytest.MonkeyPatch, said: object) -> None:
+    monkeypatch.setattr(GivesUp, "said", said)
+    constraint = start(GivesUp)
+    assert constraint.fill(new_row()) is Status.FAILED
+    assert constraint.error is not None
+    assert constraint.error.kind is ErrorKind.BACKEND_FAILURE
+    assert "secret" not in str(constraint.error.to_json())
 
 
 class ReturnsNonsense(TrieMatcher):
