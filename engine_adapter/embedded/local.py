@@ -23,6 +23,9 @@ from structout.vocabulary import Vocabulary
 SWITCH_S: Final = 0.0005
 """Seconds that a thread may keep Python's lock while others wait for it; 5 ms if nobody says otherwise."""
 
+_SANDBOX_S: Final = 60.0
+"""How long the processes of a sandbox are waited for: what keeps them from starting is told to whoever needs one."""
+
 
 @attrs.frozen(eq=False)
 class Local:
@@ -97,16 +100,18 @@ def open_local(
         loaded.tokenizer, eos_token_ids=loaded.eos_token_ids, padded_size=loaded.runner.logit_width
     )
     registry = registry or discover()
-    sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers) if sandbox_workers else None
+    chosen = [backend for backend, registered in registry.backends.items() if not registered.info.by_name_only]
+    sandbox = Sandbox(registry, vocabulary, workers=sandbox_workers, warm=chosen) if sandbox_workers else None
     isolation = Isolation(functools.partial(RiskyGrammars, registry, vocabulary)) if sandbox_workers else None
     isolate = isolation.compile if isolation else None
     service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolate, store=store, observer=observer)
     engine = Engine(
         loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses, terminal_rule=terminal_rule
     )
-    for backend, registered in registry.backends.items():
-        if not registered.info.by_name_only:
-            service.backend(backend)  # what does not start says so to whoever asks for it
+    for backend in chosen:
+        service.backend(backend)  # what does not start says so to whoever asks for it
+    if sandbox is not None:
+        sandbox.wait_until_full(_SANDBOX_S)  # or the first requests would have to, within their deadlines
     # Libraries, model and vocabulary are a million objects that stay. To go through them all, as the garbage collector
     # does whenever requests have made enough of their own, would stop every thread for more than half a second.
     gc.freeze()

@@ -80,7 +80,9 @@ def served_locally(local: Local) -> ServedModel:
     return ServedModel(
         name=local.loaded.name,
         vocabulary=local.vocabulary,
-        prompts=TokenizerPrompts(local.loaded.tokenizer, most_bytes=_most_bytes(local)),
+        prompts=TokenizerPrompts(
+            local.loaded.tokenizer, most_bytes=_most_bytes(local), most_messages=local.loaded.runner.max_len
+        ),
         max_len=local.loaded.runner.max_len,
         running=RunningEngine(local.engine),
         service=local.service,
@@ -98,11 +100,13 @@ class TokenizerPrompts:
     Args:
         tokenizer: the tokenizer.
         most_bytes: a text that has more is refused without a look at its tokens, which would take seconds.
+        most_messages: a conversation that has more is refused without being laid out, which would, too.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, most_bytes: int) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, most_bytes: int, most_messages: int) -> None:
         self._tokenizer = tokenizer
         self._most_bytes = most_bytes
+        self._most_messages = most_messages
 
     def of_text(self, text: str) -> Result[tuple[int, ...], GrammarError]:
         return self._encoded(text, add_special_tokens=True)
@@ -112,6 +116,8 @@ class TokenizerPrompts:
     ) -> Result[tuple[int, ...], GrammarError]:
         if not self._tokenizer.chat_template:
             return Err(_NO_TEMPLATE)
+        if len(messages) > self._most_messages:
+            return Err(_too_long(f"{len(messages):,} messages", self._most_messages))
         try:
             text = self._laid_out(messages, tools)
         except Exception as exc:  # a template is a program by whoever made the model
@@ -129,9 +135,13 @@ class TokenizerPrompts:
 
     def _encoded(self, text: str, *, add_special_tokens: bool) -> Result[tuple[int, ...], GrammarError]:
         if (size := len(text.encode("utf-8", "replace"))) > self._most_bytes:
-            message = f"the prompt has {size:,} bytes; there can be no more than {self._most_bytes:,}"
-            return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, keyword="prompt"))
+            return Err(_too_long(f"{size:,} bytes", self._most_bytes))
         return Ok(tuple(self._tokenizer.encode(text, add_special_tokens=add_special_tokens)))
+
+
+def _too_long(has: str, most: int) -> GrammarError:
+    message = f"the prompt has {has}; there can be no more than {most:,}"
+    return GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, keyword="prompt")
 
 
 def _refused_by_template(exc: Exception) -> GrammarError:

@@ -5,7 +5,7 @@ import gc
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -47,9 +47,15 @@ class Closes:
 class Through(Closes):
     """A sandbox that everything comes through."""
 
-    def __init__(self, registry: Registry, vocabulary: Vocabulary, *, workers: int) -> None:
+    def __init__(self, registry: Registry, vocabulary: Vocabulary, *, workers: int, warm: Sequence[str]) -> None:
         super().__init__()
         self.workers = workers
+        self.warm = warm
+        self.is_full = False
+
+    def wait_until_full(self, _timeout_s: float) -> bool:
+        self.is_full = True
+        return True
 
     def run(self, spec: GrammarSpec, **_: object) -> Result[Tried, GrammarError]:
         return Ok(TRIED)
@@ -145,6 +151,9 @@ def test_with_a_sandbox_what_was_slow_is_compiled_elsewhere(workers: int, backen
     assert local.service.compile(RISKY, backend="trie").unwrap().backend.id == backend
     local.close()
     assert [id(each) for each in Closes.made] == ([id(local.sandbox), id(local.isolation)] if workers else [])
+    if isinstance(local.sandbox, Through):
+        assert local.sandbox.is_full, "no request waits for it"
+        assert local.sandbox.warm == list(registry.backends)
     assert [each.workers for each in Closes.made if isinstance(each, Through)] == ([workers] if workers else [])
     assert all(each.is_closed for each in Closes.made)
 

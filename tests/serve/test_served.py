@@ -31,7 +31,7 @@ def tokenizer(template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
 
 
 def prompts_of(made: PreTrainedTokenizerFast, most_bytes: int = 10_000) -> TokenizerPrompts:
-    return TokenizerPrompts(made, most_bytes=most_bytes)
+    return TokenizerPrompts(made, most_bytes=most_bytes, most_messages=100)
 
 
 def says(role: str, content: str = "hi") -> dict[str, Any]:
@@ -85,10 +85,25 @@ def test_a_text_that_no_prompt_could_hold_is_refused_before_it_is_cut_into_token
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = tokenizer()
-    prompts = TokenizerPrompts(made, most_bytes=20)
+    prompts = TokenizerPrompts(made, most_bytes=20, most_messages=100)
     assert isinstance(prompts.of_text("é" * 10), Ok)
     assert isinstance(prompts.of_chat([says("user", "é" * 5)], None), Ok)
     monkeypatch.setattr(made, "encode", None)
     for refused in (prompts.of_text("é" * 11), prompts.of_chat([says("user", "é" * 9)], None)):
         assert isinstance(refused, Err)
         assert (refused.error.kind, refused.error.keyword) == (ErrorKind.INVALID_SPEC, "prompt")
+
+
+def test_a_conversation_that_no_prompt_could_hold_is_refused_before_it_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = tokenizer()
+    prompts = TokenizerPrompts(made, most_bytes=10_000, most_messages=2)
+    assert isinstance(prompts.of_chat([says("user", "")] * 2, None), Ok)
+    monkeypatch.setattr(made, "apply_chat_template", None)
+    refused = prompts.of_chat([says("user", "")] * 3, None)
+    assert isinstance(refused, Err)
+    assert (refused.error.kind, refused.error.message) == (
+        ErrorKind.INVALID_SPEC,
+        "the prompt has 3 messages; there can be no more than 2",
+    )
