@@ -20,7 +20,7 @@ def test_a_cause_comes_back_as_it_was(error: GrammarError) -> None:
 
 
 def test_what_is_for_the_log_stays_here() -> None:
-    secret = GrammarError(kind=ERRORS[0].kind, message="no", detail="/root/key")
+    secret = GrammarError(kind=ERRORS[0].kind, message="no", detail="the secret key")
     assert "key" not in causes.stop_reason(secret)
 
 
