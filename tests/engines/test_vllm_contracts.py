@@ -11,7 +11,7 @@ vLLM's test                                                here
 ``test_validation``: degenerate parameters                 ``tests/vllm/test_asking.py``, ``test_plugin.py``
 ``test_validation``: fallback, mixed backends              ``test_vllm_in_process.py``
 ``test_structured_output_grammar_failure``                 ``test_vllm_in_process.py``
-``test_apply_grammar_bitmask``                             does not apply: masks are applied by vLLM's own code
+``test_apply_grammar_bitmask``                             ``tests/vllm/test_applying.py``, for logits on the CPU
 =========================================================  ==========================================================
 """
 
