@@ -1,6 +1,5 @@
 """Whether something can be a request of this model: what the engine checks before it takes one."""
 
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ import attrs
 
 from engine_adapter.embedded.request import Request
 from engine_adapter.sampling import SamplingParams
+from structout.compile.arguments import is_duration
 from structout.constraint import AfterTokens, AtOffset
 from structout.errors import ErrorKind, GrammarError, describe_exception, reraise_users_interrupt
 from structout.spec import SPEC_TYPES
@@ -40,11 +40,6 @@ def _is_integer(value: object) -> bool:
 def _are_token_ids(value: object) -> bool:
     # `Request` freezes whatever holds integers; a tuple of anything else, or what is no tuple, was not that.
     return type(value) is tuple and all(map(_is_integer, value))
-
-
-def _is_duration(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value <= threading.TIMEOUT_MAX
 
 
 MAX_STOPS: Final = 16
@@ -94,7 +89,7 @@ _RULES: Final = (
     _Rule("include_stop", lambda value: isinstance(value, bool), "true or false"),
     _Rule("activation", lambda value: isinstance(value, AtOffset | AfterTokens), "AtOffset or AfterTokens", True),
     _Rule("embed", lambda value: isinstance(value, bool), "true or false"),
-    _Rule("deadline_s", _is_duration, f"seconds, above 0 and at most {threading.TIMEOUT_MAX:.0f}", optional=True),
+    _Rule("deadline_s", is_duration, "a finite number of seconds above 0", optional=True),
 )
 
 

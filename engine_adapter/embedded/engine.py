@@ -263,7 +263,7 @@ class Engine:
         return {request_id: sequence.standing for request_id, sequence in self._sequences.copy().items()}
 
     def close(self) -> None:
-        """Ends the engine's own thread. The compile service belongs to the caller."""
+        """Ends the threads that fill bitmasks. The compile service belongs to the caller."""
         self._forward.close()
 
     # ---- the step ----------------------------------------------------------------------------------------------

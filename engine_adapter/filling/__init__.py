@@ -7,6 +7,9 @@
 
 The parts, from the inside out: `call` (what one thread does), `crew` (the threads), `ledger` (who was late), `filling`
 (one step), `filler` (who is filled how).
+
+Grammars in processes of their own, from the outside in: `isolation` (which), `risky` (those of a backend), `spares`
+(processes that are started ahead), `host` (one process), `worker` (what runs in it), `remote` (its matchers, here).
 """
 
 from engine_adapter.filling.filler import Filler

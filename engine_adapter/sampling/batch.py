@@ -78,7 +78,7 @@ class SamplingRows:
     def take(self, index: npt.NDArray[np.intp]) -> "SamplingRows":
         """The rows at ``index``, in its order."""
         columns = attrs.asdict(self, recurse=False, filter=attrs.filters.exclude("changes"))
-        changes = None if self.changes is None else tuple(self.changes[row] for row in index.tolist())
+        changes = None if self.changes is None else _changes_column([self.changes[row] for row in index.tolist()])
         return SamplingRows(**{name: column[index] for name, column in columns.items()}, changes=changes)
 
     @classmethod

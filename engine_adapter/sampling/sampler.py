@@ -23,8 +23,8 @@ def sample(
     """One token for each row of logits, or a flag that says why there is none.
 
     Nothing that stands in one row changes another: not its parameters, its mask, or a NaN. On the CPU a row is
-    computed alone, so its token is the same in every batch to the last bit. On CUDA sums are in float64, so that a
-    batch can change a token only if its draw is within rounding of the border of two tokens.
+    computed alone, so its token is the same in every batch to the last bit. So it is on CUDA with Triton. Torch's sums
+    there are in float64, so that a batch can change a token only if its draw is within rounding of the border of two.
 
     On CUDA nothing waits for the device, except that a bitmask in pageable host memory is copied to it first.
 

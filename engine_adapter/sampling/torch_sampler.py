@@ -27,10 +27,10 @@ def changed(logits: torch.Tensor, changes: Sequence[LogitChanges | None] | None)
     at = np.concatenate([np.full(len(known), row) for row, _, known in parts])
     tokens = np.concatenate([each.tokens[known] for _, each, known in parts])
     bias, repetition, penalty = (
-        _to(np.concatenate([getattr(each, name)[known] for _, each, known in parts]), logits.device)
+        to_device(np.concatenate([getattr(each, name)[known] for _, each, known in parts]), logits.device)
         for name in ("bias", "repetition", "penalty")
     )
-    place = (_to(at, logits.device), _to(tokens, logits.device))
+    place = (to_device(at, logits.device), to_device(tokens, logits.device))
     biased = floats[place] + bias
     return floats.index_put(place, torch.where(biased > 0, biased / repetition, biased * repetition) - penalty)
 
@@ -45,12 +45,12 @@ def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row
     flags = _flags(best, empty)
     drawn = np.flatnonzero(rows.temperature > 0)
     if drawn.size:
-        at = _to(drawn, logits.device)
+        at = to_device(drawn, logits.device)
         index[at] = _draw(masked[at], best[at], rows.take(drawn))
     out = _result(index, flags, rows.alternatives)
     asking = np.flatnonzero(rows.logprobs >= 0)
     if asking.size:
-        _report(masked, index, rows.take(asking), _to(asking, logits.device), out)
+        _report(masked, index, rows.take(asking), to_device(asking, logits.device), out)
     return out
 
 
@@ -66,7 +66,8 @@ def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> Samp
     )
 
 
-def _to(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+def to_device(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    """A copy on the device, which nobody waits for."""
     return torch.from_numpy(array).to(device, non_blocking=True)
 
 
@@ -78,7 +79,7 @@ def _masked(
     empty = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
     bound = np.flatnonzero(row_map >= 0)
     if bound.size:
-        at = _to(bound, logits.device)
+        at = to_device(bound, logits.device)
         allowed = unpack_rows(_words(bitmask, row_map[bound], logits.device), logits.shape[1])
         empty[at] = ~allowed.any(dim=-1)
         masked = masked.index_copy(0, at, torch.where(allowed, masked[at], -torch.inf))
@@ -87,8 +88,8 @@ def _masked(
 
 def _words(bitmask: Bitmask, at: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
     if isinstance(bitmask, torch.Tensor):
-        return bitmask[_to(at, device)]
-    return _to(bitmask[at], device)
+        return bitmask[to_device(at, device)]
+    return to_device(bitmask[at], device)
 
 
 def _flags(best: torch.Tensor, empty: torch.Tensor) -> torch.Tensor:
@@ -102,13 +103,13 @@ def _flags(best: torch.Tensor, empty: torch.Tensor) -> torch.Tensor:
 
 def _draw(logits: torch.Tensor, best: torch.Tensor, rows: SamplingRows) -> torch.Tensor:
     """An index for each row. A row without a finite maximum gets one that means nothing."""
-    temperature = _to(rows.temperature, logits.device)
+    temperature = to_device(rows.temperature, logits.device)
     weights = _weights(logits, best, temperature)
     cut = np.flatnonzero(rows.truncated)
     if cut.size:
-        at = _to(cut, logits.device)
+        at = to_device(cut, logits.device)
         weights[at] = _truncated(logits[at], weights[at], best[at], temperature[at], rows.take(cut))
-    return _inverse_cdf(weights, _to(rows.uniforms, logits.device))
+    return _inverse_cdf(weights, to_device(rows.uniforms, logits.device))
 
 
 def _weights(logits: torch.Tensor, best: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
@@ -121,14 +122,16 @@ def _truncated(
 ) -> torch.Tensor:
     """The weights with 0 for what top-k, top-p and min-p drop."""
     sorted_logits = logits.sort(dim=-1, descending=True).values
-    last = _to((np.where(rows.top_k > 0, rows.top_k, logits.shape[1]).clip(max=logits.shape[1]) - 1), logits.device)
+    last = to_device(
+        (np.where(rows.top_k > 0, rows.top_k, logits.shape[1]).clip(max=logits.shape[1]) - 1), logits.device
+    )
     top_k = sorted_logits.gather(1, last.unsqueeze(-1))
     sorted_weights = _weights(sorted_logits, best, temperature).masked_fill_(sorted_logits < top_k, 0.0)
     mass = sorted_weights.cumsum(dim=-1, dtype=torch.float64)
-    share = _to(rows.top_p, logits.device).unsqueeze(-1)
+    share = to_device(rows.top_p, logits.device).unsqueeze(-1)
     crossing = torch.searchsorted(mass, share * mass[:, -1:]).clamp_(max=logits.shape[1] - 1)
     top_p = torch.where(share < 1.0, sorted_logits.gather(1, crossing), -torch.inf)
-    min_p = _to(rows.min_p, logits.device).unsqueeze(-1)
+    min_p = to_device(rows.min_p, logits.device).unsqueeze(-1)
     return weights.masked_fill((logits < torch.maximum(top_k, top_p)) | (weights < min_p), 0.0)
 
 
@@ -157,17 +160,40 @@ def _locate(cumulative: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tenso
 
 def _report(masked: torch.Tensor, index: torch.Tensor, rows: SamplingRows, at: torch.Tensor, out: Sampled) -> None:
     """Writes the log-probabilities of the rows ``at``, whose parameters are ``rows``; not of flagged rows."""
-    temperature = _to(np.where(rows.temperature > 0, rows.temperature, np.float32(1.0)), at.device)
     logits = masked[at]
-    tempered = (logits - logits.amax(dim=-1, keepdim=True)) / temperature.unsqueeze(-1)
-    logprobs = tempered - tempered.logsumexp(dim=-1, keepdim=True)
-    flagged = (out.flags[at] != RowFlag.OK).unsqueeze(-1)
-    own = logprobs.gather(1, index[at].unsqueeze(-1))
-    out.logprobs[at] = own.masked_fill(flagged, torch.nan).squeeze(-1)
-    if count := min(out.top_tokens.shape[1], logits.shape[1]):
-        top = logits.sort(dim=-1, descending=True, stable=True)
+    logprobs = _logprobs(logits, rows)
+    own = logprobs.gather(1, index[at].unsqueeze(-1)).squeeze(-1)
+    out.logprobs[at] = own.masked_fill(out.flags[at] != RowFlag.OK, torch.nan)
+    _list_most_likely(logits, logprobs, rows, at, out)
+
+
+def list_alternatives(masked: torch.Tensor, rows: SamplingRows, at: torch.Tensor, out: Sampled) -> None:
+    """Writes the most likely tokens of the rows ``at``, not of flagged ones.
+
+    Args:
+        masked: float32 [m, V], the logits of these rows, -inf where their masks forbid.
+        rows: their parameters.
+        at: int64 [m], where they are in ``out``.
+        out: what to write to.
+    """
+    _list_most_likely(masked, _logprobs(masked, rows), rows, at, out)
+
+
+def _logprobs(masked: torch.Tensor, rows: SamplingRows) -> torch.Tensor:
+    """Log-softmax at each row's temperature, 1 for greedy ones."""
+    temperature = to_device(np.where(rows.temperature > 0, rows.temperature, np.float32(1.0)), masked.device)
+    tempered = (masked - masked.amax(dim=-1, keepdim=True)) / temperature.unsqueeze(-1)
+    return tempered - tempered.logsumexp(dim=-1, keepdim=True)
+
+
+def _list_most_likely(
+    masked: torch.Tensor, logprobs: torch.Tensor, rows: SamplingRows, at: torch.Tensor, out: Sampled
+) -> None:
+    if count := min(out.top_tokens.shape[1], masked.shape[1]):
+        top = masked.sort(dim=-1, descending=True, stable=True)
         values, tokens = logprobs.gather(1, top.indices[:, :count]), top.indices[:, :count]
-        beyond = torch.arange(count, device=at.device) >= _to(rows.logprobs, at.device).unsqueeze(-1)
+        flagged = (out.flags[at] != RowFlag.OK).unsqueeze(-1)
+        beyond = torch.arange(count, device=at.device) >= to_device(rows.logprobs, at.device).unsqueeze(-1)
         hidden = flagged | beyond | (top.values[:, :count] == -torch.inf)
         out.top_tokens[at, :count] = tokens.masked_fill(hidden, -1)
         out.top_logprobs[at, :count] = values.masked_fill(hidden, -torch.inf)

@@ -18,10 +18,8 @@ import triton
 from engine_adapter.sampling import triton_kernels as kernels
 from engine_adapter.sampling.batch import SamplingRows
 from engine_adapter.sampling.bits import unpack_rows
-from engine_adapter.sampling.sampled import RowFlag, Sampled
-
-Bitmask = torch.Tensor | npt.NDArray[np.int32]
-"""int32 [rows, words]: a tensor on the device of the logits, or an array on the host."""
+from engine_adapter.sampling.sampled import Sampled
+from engine_adapter.sampling.torch_sampler import Bitmask, list_alternatives, to_device
 
 SURVEY: Final = MappingProxyType({"num_warps": 4, "enable_fp_fusion": True})
 """How `triton_kernels.survey` is compiled."""
@@ -262,7 +260,8 @@ def sample_batch(
     )
     asking = np.flatnonzero(rows.logprobs > 0)
     if asking.size:
-        _list_alternatives(logits, words, rows.take(asking), mapped[asking], _to(asking, logits.device), out)
+        at = to_device(asking, logits.device)
+        list_alternatives(_masked(logits, words, mapped[asking], at), rows.take(asking), at, out)
     return out
 
 
@@ -275,11 +274,7 @@ def _on_device(
     used, place = np.unique(row_map[row_map >= 0], return_inverse=True)
     mapped = row_map.copy()
     mapped[row_map >= 0] = place
-    return _to(np.ascontiguousarray(bitmask[used]), device), mapped
-
-
-def _to(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
-    return torch.from_numpy(array).to(device, non_blocking=True)
+    return to_device(np.ascontiguousarray(bitmask[used]), device), mapped
 
 
 class _Growing:
@@ -305,29 +300,14 @@ def _sampler(device: torch.device, stream: int) -> _Growing:
     return _Growing(device)
 
 
-def _list_alternatives(
-    logits: torch.Tensor,
-    words: torch.Tensor,
-    rows: SamplingRows,
-    row_map: npt.NDArray[np.int64],
-    at: torch.Tensor,
-    out: Sampled,
-) -> None:
-    """Writes the most likely allowed tokens of the rows ``at``; ``rows`` and ``row_map`` are of these alone."""
+def _masked(
+    logits: torch.Tensor, words: torch.Tensor, row_map: npt.NDArray[np.int64], at: torch.Tensor
+) -> torch.Tensor:
+    """The logits of the rows ``at`` in float32, -inf where their masks forbid; ``row_map`` is of these alone."""
     masked = logits[at].float()
     bound = np.flatnonzero(row_map >= 0)
     if bound.size:
-        here = _to(bound, logits.device)
-        allowed = unpack_rows(words[_to(row_map[bound], logits.device)], logits.shape[1])
+        here = to_device(bound, logits.device)
+        allowed = unpack_rows(words[to_device(row_map[bound], logits.device)], logits.shape[1])
         masked[here] = masked[here].masked_fill(~allowed, -torch.inf)
-    count = min(out.top_tokens.shape[1], logits.shape[1])
-    temperature = _to(np.where(rows.temperature > 0, rows.temperature, np.float32(1)), logits.device).unsqueeze(-1)
-    top = masked.sort(dim=-1, descending=True, stable=True)
-    values, tokens = top.values[:, :count], top.indices[:, :count]
-    normalizer = ((masked - values[:, :1]) / temperature).logsumexp(dim=-1, keepdim=True)
-    is_flagged = (out.flags[at] != RowFlag.OK).unsqueeze(-1)
-    is_beyond = torch.arange(count, device=at.device) >= _to(rows.logprobs, at.device).unsqueeze(-1)
-    is_hidden = is_flagged | is_beyond | (values == -torch.inf)
-    logprobs = (values - values[:, :1]) / temperature - normalizer
-    out.top_tokens[at, :count] = tokens.masked_fill(is_hidden, -1)
-    out.top_logprobs[at, :count] = logprobs.masked_fill(is_hidden, -torch.inf)
+    return masked

@@ -23,7 +23,8 @@ def wrong_argument(spec: object, backend: object, deadline_s: object, tenant: ob
 def is_duration(seconds: object) -> bool:
     """Whether it is a finite number above 0."""
     try:
-        return isinstance(seconds, numbers.Real) and 0 < float(seconds) < math.inf
+        is_number = isinstance(seconds, numbers.Real) and not isinstance(seconds, bool)
+        return is_number and 0 < float(seconds) < math.inf  # type: ignore[arg-type]
     except OverflowError:
         return False
 

@@ -39,6 +39,6 @@ class Releasing:
     def _release(self) -> None:
         release_freed_memory()
         with self._lock:
-            self._is_due = time.monotonic() - self._asked_at < PAUSE_S / 2
-        if self._is_due:
+            again = self._is_due = time.monotonic() - self._asked_at < PAUSE_S / 2
+        if again:
             self._release_later()

@@ -109,7 +109,7 @@ class Metrics(Collector):
         read = sum(stats.store_hits for stats in all_stats)
         yield CounterMetricFamily("structout_store_hits", "Grammars that were read from disk.", read)
         lost = sum(sandbox.lost for sandbox in self._sandboxes)
-        yield CounterMetricFamily("structout_sandbox_restarts", "Workers of the sandbox that were replaced.", lost)
+        yield CounterMetricFamily("structout_sandbox_restarts", "Workers of the sandbox that have ended.", lost)
         blocked = sum(len(each) for each in self._blocked)
         yield GaugeMetricFamily("structout_blocked_requests", "Requests that wait for what they need to run.", blocked)
         ended = CounterMetricFamily("structout_requests", "Requests that have ended, by outcome.", labels=["outcome"])

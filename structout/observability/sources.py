@@ -91,7 +91,7 @@ class SandboxSource(Protocol):
 
     @property
     def lost(self) -> int:
-        """How many workers have ended so far; each was replaced."""
+        """How many workers have ended so far."""
         ...
 
 

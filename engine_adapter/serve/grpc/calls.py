@@ -115,7 +115,10 @@ class Calls:
         is_long = len(request_id) > MAX_ID_LENGTH
         log = RequestLogger(logger, request_id[:MAX_ID_LENGTH])
         try:
-            error = _LONG_ID if is_long else await self._answer(method, message, request_id, context, send)
+            if is_long:
+                error: GrammarError | None = self._refused(request_id[:MAX_ID_LENGTH], _LONG_ID)
+            else:
+                error = await self._answer(method, message, request_id, context, send)
         except Exception as exc:
             log.exception("a call failed")
             error = internal_error(exc)

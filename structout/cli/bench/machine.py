@@ -9,10 +9,10 @@ from typing import Final
 _PACKAGES: Final = ("numpy", "torch", "xgrammar", "llguidance", "outlines_core", "transformers")
 
 
-def describe(*, threads: int) -> dict[str, str]:
-    """The processor, the system, and the versions of what takes part."""
+def describe(threads: str) -> dict[str, str]:
+    """The processor, the system, and the versions of what takes part; ``threads`` says how many were used."""
     return {
-        "processor": f"{_processor()}, {os.cpu_count()} cores, {threads} thread used",
+        "processor": f"{_processor()}, {os.cpu_count()} cores, {threads}",
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "packages": ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name))),
     }

@@ -30,7 +30,7 @@ def run(vocabulary: str, options: report.Options) -> int:
         figures = measure(recording.vocabulary_of(vocabulary), seconds=30.0 if options.quick else 200.0)
     except BenchError as exc:
         return report.failed(exc, options)
-    report.show("masks", machine.describe(threads=1), figures, options)
+    report.show("masks", machine.describe("threads as each library takes them"), figures, options)
     return 0
 
 

@@ -47,7 +47,7 @@ def run(masks: Sequence[Path], vocabulary: str, save: Path | None, dtype: str, o
         figures = measure(sources, dtype=dtype, seconds=36.0 if options.quick else 300.0)
     except BenchError as exc:
         return report.failed(exc, options)
-    report.show("sampler", machine.describe(threads=1), figures, options)
+    report.show("sampler", machine.describe("1 thread used"), figures, options)
     return 0
 
 
