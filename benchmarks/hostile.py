@@ -52,6 +52,7 @@ from engine_adapter.filling.risky import RiskyGrammars
 from structout.compile import CompileService
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
+from structout.processes.usage import share_freed_memory
 from structout.spec import GrammarSpec
 from structout.vocabulary import Vocabulary
 
@@ -162,6 +163,7 @@ def _runner(model: str | None, words: Vocabulary) -> ModelRunner:
 
 def engine_main(plan: Plan) -> None:
     """Runs the load in this process, and tells what it sees in lines of JSON."""
+    share_freed_memory()  # as `open_local` does
     words, registry = vocabulary(), discover()
     sandbox = Sandbox(registry, words, workers=2, warm=list(registry.backends))
     isolation = Isolation(functools.partial(RiskyGrammars, registry, words))

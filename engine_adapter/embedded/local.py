@@ -17,6 +17,7 @@ from structout.compile import CompileService, GrammarStore
 from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
 from structout.observability.sources import NO_OBSERVER, Observer
+from structout.processes.usage import share_freed_memory
 from structout.vocabularies import from_huggingface
 from structout.vocabulary import Vocabulary
 
@@ -75,8 +76,8 @@ def open_local(
     progress: Progress | None = None,
 ) -> Local:
     """Loads a model and all backends that may be chosen, and makes an engine for it. What the process holds by then is
-    out of the garbage collector's sight from there on (`gc.freeze`), and threads take Python's lock from one another
-    more often (`sys.setswitchinterval`).
+    out of the garbage collector's sight from there on (`gc.freeze`), threads take Python's lock from one another more
+    often (`sys.setswitchinterval`), and what one has freed another may use (glibc's ``M_ARENA_MAX``).
 
     Args:
         model: "smollm2", a folder or a hub id.
@@ -95,6 +96,7 @@ def open_local(
         ModelLoadError: there is no such model, or it cannot run here.
         VocabularyError: its tokenizer is of no known family.
     """
+    share_freed_memory()
     loaded = load(model, max_rows=max_rows, max_len=max_len, device=device, progress=progress)
     vocabulary = from_huggingface(
         loaded.tokenizer, eos_token_ids=loaded.eos_token_ids, padded_size=loaded.runner.logit_width

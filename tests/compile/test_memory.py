@@ -1,6 +1,8 @@
 """Freed memory goes back to the system: once, some time after the last that asked."""
 
 import ctypes
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -71,3 +73,33 @@ def test_what_another_thread_has_freed_is_given_back() -> None:
     thread.join()
     release_freed_memory()
     assert resident_bytes() - before < 20 << 20
+
+
+ARENAS = """
+import ctypes, sys, threading
+from structout.processes.usage import share_freed_memory
+if sys.argv[1] == "shared":
+    share_freed_memory()
+barrier = threading.Barrier(4)
+def allocate():
+    kept = [bytes(2000) for _ in range(100)]
+    barrier.wait()
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for each in threads: each.start()
+for each in threads: each.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="C's library here is not glibc")
+def test_threads_allocate_from_one_place_once_that_is_asked_for() -> None:
+    def arenas(how: str) -> int:
+        command = [sys.executable, "-c", ARENAS, how]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.count("<heap nr=")
+
+    assert arenas("apart") > 1
+    assert arenas("shared") == 1
