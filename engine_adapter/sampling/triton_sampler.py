@@ -17,8 +17,8 @@ import triton
 
 from engine_adapter.sampling import triton_kernels as kernels
 from engine_adapter.sampling.batch import SamplingRows
-from engine_adapter.sampling.bits import unpack_rows
 from engine_adapter.sampling.sampled import RowFlag, Sampled
+from engine_adapter.sampling.torch_sampler import unpack_rows
 
 Bitmask = torch.Tensor | npt.NDArray[np.int32]
 """int32 [rows, words]: a tensor on the device of the logits, or an array on the host."""
