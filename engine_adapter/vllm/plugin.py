@@ -110,7 +110,7 @@ def _checking_the_model(check: Callable[..., None]) -> Callable[..., None]:
     grammar at all; all of it for an engine that is not switched on."""
 
     def checking(self: Any, model_config: Any, structured_outputs_config: Any, tokenizer: Any) -> None:
-        if _models.get(id(model_config)) is not model_config:
+        if id(model_config) not in _models:
             token = _vllm_checks.set(True)
             try:
                 check(self, model_config, structured_outputs_config, tokenizer)
