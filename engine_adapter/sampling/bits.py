@@ -1,8 +1,7 @@
-"""Bitmask words to tokens: bit ``i`` of int32 word ``w`` is token ``32 * w + i``."""
+"""Bitmask words to tokens, on the host: bit ``i`` of int32 word ``w`` is token ``32 * w + i``."""
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 Words = npt.NDArray[np.int32]
 
@@ -41,10 +40,3 @@ def set_bits(words: Words, filled: npt.NDArray[np.bool_] | None = None) -> npt.N
 
 def _octets(words: Words) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(words, dtype="<i4").view(np.uint8)
-
-
-def unpack_rows(words: torch.Tensor, vocabulary: int) -> torch.Tensor:
-    """Rows on any device, by shifts: int32 [n, words] to bool [n, vocabulary]; the ends as in `unpack_row`."""
-    shifts = torch.arange(32, dtype=torch.int32, device=words.device)
-    bits = ((words.unsqueeze(-1) >> shifts) & 1).bool().flatten(1)[:, :vocabulary]
-    return torch.nn.functional.pad(bits, (0, vocabulary - bits.shape[1]))

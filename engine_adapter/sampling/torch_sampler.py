@@ -8,7 +8,6 @@ import numpy.typing as npt
 import torch
 
 from engine_adapter.sampling.batch import SamplingRows
-from engine_adapter.sampling.bits import unpack_rows
 from engine_adapter.sampling.penalties import LogitChanges
 from engine_adapter.sampling.sampled import RowFlag, Sampled
 
@@ -69,6 +68,13 @@ def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> Samp
 def to_device(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
     """A copy on the device, which nobody waits for."""
     return torch.from_numpy(array).to(device, non_blocking=True)
+
+
+def unpack_rows(words: torch.Tensor, vocabulary: int) -> torch.Tensor:
+    """Rows on any device, by shifts: int32 [n, words] to bool [n, vocabulary]; the ends as in `bits.unpack_row`."""
+    shifts = torch.arange(32, dtype=torch.int32, device=words.device)
+    bits = ((words.unsqueeze(-1) >> shifts) & 1).bool().flatten(1)[:, :vocabulary]
+    return torch.nn.functional.pad(bits, (0, vocabulary - bits.shape[1]))
 
 
 def _masked(

@@ -17,9 +17,8 @@ import triton
 
 from engine_adapter.sampling import triton_kernels as kernels
 from engine_adapter.sampling.batch import SamplingRows
-from engine_adapter.sampling.bits import unpack_rows
 from engine_adapter.sampling.sampled import Sampled
-from engine_adapter.sampling.torch_sampler import Bitmask, list_alternatives, to_device
+from engine_adapter.sampling.torch_sampler import Bitmask, list_alternatives, to_device, unpack_rows
 
 SURVEY: Final = MappingProxyType({"num_warps": 4, "enable_fp_fusion": True})
 """How `triton_kernels.survey` is compiled."""

@@ -6,15 +6,19 @@ answering others, however long a schema is.
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from engine_adapter.outcome import internal_error
 from engine_adapter.vllm import causes
 from engine_adapter.vllm.asking import asked, complete
-from structout.compile.failures import own_failure
 from structout.errors import ErrorKind, Fault, GrammarError
+from structout.observability.logs import RequestLogger
 from structout.result import Err, Result
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -32,16 +36,16 @@ class Admission:
         self._deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="structout-admission")
 
-    async def admit(self, params: Any) -> None:
+    async def admit(self, request_id: str, params: Any) -> None:
         """Reads what vLLM's ``SamplingParams`` ask for, beside the event loop. Raises what `causes.exception` makes."""
         complete(params)
         if getattr(params, "structured_outputs", None) is not None:
-            _raise(await self.read(functools.partial(asked, params)))
+            _raise(request_id, await self.read(functools.partial(asked, params)))
 
-    def admit_now(self, params: Any) -> None:
+    def admit_now(self, request_id: str, params: Any) -> None:
         """`admit` for a process without an event loop."""
         complete(params)
-        _raise(asked(params))
+        _raise(request_id, asked(params))
 
     async def read(self, call: Callable[[], Result[T, GrammarError]]) -> Result[T, GrammarError]:
         """What a call returns that is made on a thread beside the event loop; TIMED_OUT if that takes too long."""
@@ -54,9 +58,11 @@ class Admission:
             kind, fault = ErrorKind.TIMED_OUT, Fault.SERVICE
             return Err(GrammarError(kind=kind, fault=fault, message=message, hint=hint))
         except Exception as exc:
-            return Err(own_failure(exc))
+            logger.exception("a request cannot be read")
+            return Err(internal_error(exc))
 
 
-def _raise(result: Result[object, GrammarError]) -> None:
+def _raise(request_id: str, result: Result[object, GrammarError]) -> None:
     if isinstance(result, Err):
+        RequestLogger(logger, request_id).failed(result.error)
         raise causes.exception(result.error)

@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine_adapter.sampling.bits import fitted, set_bits, unpack_row
+
 Rows = npt.NDArray[np.int32]
 
 FEW: Final = 1024
@@ -52,34 +54,25 @@ def apply(bitmask: Rows, logits: Any, rows: Iterable[tuple[int, int]]) -> None:
     raw = logits.view(bits).numpy()
     minus_infinity = int(torch.full((), -torch.inf, dtype=logits.dtype).view(bits).item())
     for source, target in rows:
-        _apply_row(bitmask[source], raw[target], minus_infinity)
+        _apply_row(bitmask[source : source + 1], raw[target], minus_infinity)
 
 
-def _apply_row(words: npt.NDArray[np.int32], logits: npt.NDArray[Any], minus_infinity: int) -> None:
-    size, most = logits.size, words.size * 32
+def _apply_row(row: Rows, logits: npt.NDArray[Any], minus_infinity: int) -> None:
+    """Of one row of the bitmask, [1, words]."""
+    (words,) = fitted(row, logits.size)
+    most = words.size * 32
     allowed = int(np.bitwise_count(words).sum())
     if allowed <= FEW:
-        ids = _ids(words, size)
+        ids = set_bits(words)
         kept = logits[ids]
         logits.fill(minus_infinity)
         logits[ids] = kept
-        return
-    logits[most:] = minus_infinity
-    if most - allowed <= FEW:
-        logits[_ids(~words, size)] = minus_infinity
+    elif most - allowed <= FEW:
+        (forbidden,) = fitted(~row, logits.size)
+        logits[set_bits(forbidden)] = minus_infinity
+        logits[most:] = minus_infinity
     else:
-        octets = words.view(np.uint8)
-        bits = np.unpackbits(octets, count=min(size, most), bitorder="little").view(np.bool_)
-        np.putmask(logits[: bits.size], ~bits, minus_infinity)
-
-
-def _ids(words: npt.NDArray[np.int32], size: int) -> npt.NDArray[np.int64]:
-    """The tokens below ``size`` whose bits are set, of which there are few."""
-    some = np.flatnonzero(words)
-    bits = np.unpackbits(words[some].view(np.uint8), bitorder="little")
-    place = np.flatnonzero(bits)
-    ids: npt.NDArray[np.int64] = some[place >> 5] * 32 + (place & 31)
-    return ids[: int(np.searchsorted(ids, size))]
+        np.putmask(logits, ~unpack_row(words, logits.size), minus_infinity)
 
 
 def applying(by_vllm: Callable[..., None]) -> Callable[..., None]:

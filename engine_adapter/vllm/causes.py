@@ -2,13 +2,10 @@
 an error, and from there as the exception that vLLM's endpoints turn into a reply."""
 
 import json
-import logging
 from http import HTTPStatus
 from typing import Any, Final
 
 from structout.errors import GrammarError
-
-logger = logging.getLogger(__name__)
 
 _MARK: Final = "structout:"
 
@@ -44,9 +41,3 @@ def exception(error: GrammarError) -> Exception:
     if status == HTTPStatus.BAD_REQUEST:
         return VLLMValidationError(str(error))  # type: ignore[no-any-return]  # vLLM is not in the environment of mypy
     return GracefulHTTPError(str(error), HTTPStatus(status))  # type: ignore[no-any-return]  # likewise
-
-
-def log(request_id: str, error: GrammarError) -> None:
-    """Says in the operator's log what a request ended of, with what its client is not told."""
-    detail = f": {error.detail}" if error.detail else ""
-    logger.warning("request %s ended: %s%s", request_id, error, detail)

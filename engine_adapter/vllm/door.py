@@ -6,6 +6,7 @@ ASGI, and nothing of vLLM's: `Door` is put inside of all other middleware, so th
 
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
@@ -15,10 +16,13 @@ import attrs
 from engine_adapter.vllm.admission import Admission
 from engine_adapter.vllm.asking import BACKEND, ENFORCEMENT, beside
 from structout.errors import ErrorKind, GrammarError
+from structout.observability.logs import log_failure
 from structout.parsing import requested_backend
 from structout.parsing.fields import CARRIERS, KNOWN_FIELDS
 from structout.parsing.problems import child
 from structout.result import Err, Ok, Result
+
+logger = logging.getLogger(__name__)
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -111,6 +115,7 @@ class Door:
         body = b"".join(message.get("body", b"") for message in received)
         match await self._admission.read(lambda: options(body)):
             case Err(error):
+                log_failure(logger, error)
                 await _reply(send, error.consequence.http_status, _as_json(error))
             case Ok(found):
                 reply = _Reply(send)
@@ -203,6 +208,8 @@ class _Reply:
         try:
             yield
         except Exception as exc:
+            if self.is_replaced:
+                raise
             error = _error_of(exc) if self.kept else None
             if error is None:
                 await self._let_go()

@@ -1,7 +1,7 @@
 """One sequence's constraint as vLLM drives it: what its ``StructuredOutputGrammar`` has to do."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from structout.backend import Status
 from structout.constraint import Constraint
@@ -10,8 +10,8 @@ from structout.errors import GrammarError
 from structout.grammar import Grammar
 from structout.result import Result
 
-GOING = (Status.OK, Status.FREE, Status.TERMINATED)
-"""What comes after the end is no error in vLLM: with ``ignore_eos`` it generates on."""
+# What comes after the end is no error in vLLM: with ``ignore_eos`` it generates on.
+_GOING: Final = (Status.OK, Status.FREE, Status.TERMINATED)
 
 
 class ConstraintGrammar:
@@ -45,7 +45,7 @@ class ConstraintGrammar:
         """Moves on by tokens until one is refused; False if one was."""
         for token in tokens:
             status = self.constraint.accept(token)
-            if status not in GOING:
+            if status not in _GOING:
                 self._refused(request_id, self.constraint.error_for(self._because(status), token=token))
                 return False
         return True

@@ -4,13 +4,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from engine_adapter.outcome import internal_error
 from engine_adapter.vllm.asking import Asked, asked
-from engine_adapter.vllm.settings import Settings
+from engine_adapter.vllm.settings import KEY, Settings
 from structout.compile import CompileService, Pending
 from structout.compile.sandbox import Sandbox, Tried
 from structout.discovery import Registry
-from structout.errors import ErrorKind, Fault, GrammarError, describe_exception
+from structout.errors import ErrorKind, Fault, GrammarError
 from structout.grammar import Grammar
+from structout.observability.logs import RequestLogger
 from structout.processes import Stop
 from structout.result import Err, Ok, Result
 from structout.spec import GrammarSpec
@@ -35,6 +37,9 @@ class Grammars:
         vocabulary: the model's.
         settings: the server's.
         compact: whether the server wants JSON without white space.
+
+    Raises:
+        ValueError: the backend that the settings name is not there.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class Grammars:
         self._settings = settings
         self._compact = compact
         self.vocabulary = vocabulary
-        workers, usual = settings.sandbox_workers, usual_backends(registry)
+        workers, usual = settings.sandbox_workers, usual_backends(registry, settings.backend)
         self._sandbox = Sandbox(registry, vocabulary, workers=workers, warm=usual) if workers else None
         self.service = CompileService(
             registry,
@@ -63,10 +68,8 @@ class Grammars:
         try:
             return self._submit(asked(request.sampling_params, compact=self._compact), request)
         except Exception as exc:
-            logger.exception("request %s cannot be read", request.request_id)
-            message = "the request could not be read; the operator's log says why"
-            detail = describe_exception(exc)
-            return _settled(GrammarError(kind=ErrorKind.ENGINE_FAILURE, message=message, detail=detail))
+            RequestLogger(logger, request.request_id).exception("the request cannot be read")
+            return _settled(internal_error(exc))
 
     def _submit(self, found: Result[Asked | None, GrammarError], request: Any) -> Pending[Grammar]:
         match found:
@@ -95,9 +98,20 @@ class Grammars:
         """As vLLM ends its backend, after its executor: nothing is left to do."""
 
 
-def usual_backends(registry: Registry) -> list[str]:
-    """Those that a request may get without naming one."""
-    return [backend for backend, registered in registry.backends.items() if not registered.info.by_name_only]
+def usual_backends(registry: Registry, named: str | None) -> list[str]:
+    """Those that a request may get without naming one: by itself, or because the operator has named it.
+
+    Raises:
+        ValueError: what the operator has named is not there.
+    """
+    if named is not None and isinstance(found := registry.find(named), Err):
+        detail = f": {found.error.detail}" if found.error.detail else ""
+        raise ValueError(f"{KEY}.backend: {found.error}{detail}")
+    return [
+        backend
+        for backend, registered in registry.backends.items()
+        if backend == named or not registered.info.by_name_only
+    ]
 
 
 def refuse_slow(

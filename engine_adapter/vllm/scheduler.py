@@ -5,7 +5,7 @@ by time of arrival. When there will be none, or nobody wants it any more, it is 
 same call, so that all that vLLM does at the end of a request (connectors, metrics, ids for other processes) is done.
 """
 
-import functools
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,11 +19,15 @@ from engine_adapter.vllm import causes, names
 from engine_adapter.vllm.grammar import started
 from engine_adapter.vllm.grammars import Grammars
 from engine_adapter.vllm.held import Failed, Held, Ready
+from engine_adapter.vllm.logs import show_records
 from engine_adapter.vllm.settings import settings_of
 from structout.discovery import discover
 from structout.errors import ErrorKind, GrammarError
+from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok
 from structout.vocabularies import from_huggingface
+
+logger = logging.getLogger(__name__)
 
 _Base: Any = object
 
@@ -49,6 +53,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        show_records()
         self._held: Held[Any] = Held()
         self._refused: dict[str, GrammarError] = {}
         manager = self.structured_output_manager
@@ -72,8 +77,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
 
     def _promote(self, ready: Ready[Any]) -> None:
         first, *later = ready.parts
-        refused = functools.partial(self._refused.__setitem__)
-        drafts = self.vllm_config.num_speculative_tokens
+        drafts, refused = self.vllm_config.num_speculative_tokens, self._refused.__setitem__
         match started(ready.grammar, first.sampling_params, max_drafts=drafts, refused=refused):
             case Err(error):
                 self._held.fail(ready.request_id, error)
@@ -104,7 +108,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         request = failed.parts[0]
         was_given_up = failed.error.kind is ErrorKind.CANCELLED
         status = RequestStatus.FINISHED_ABORTED if was_given_up else RequestStatus.FINISHED_ERROR
-        causes.log(failed.request_id, failed.error)
+        RequestLogger(logger, failed.request_id).failed(failed.error)
         super().add_request(request)
         super().finish_requests(failed.request_id, status)
         self._held.release(failed.request_id)
@@ -121,7 +125,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
     def _say_why(self, output: Any) -> None:
         """Gives an output that ended because its grammar refused a token the cause."""
         if output.finish_reason is FinishReason.ERROR and (error := self._refused.pop(output.request_id, None)):
-            causes.log(output.request_id, error)
+            RequestLogger(logger, output.request_id).failed(error)
             output.stop_reason = causes.stop_reason(error)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:

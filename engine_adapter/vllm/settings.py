@@ -37,7 +37,7 @@ class Settings:
         deadline_s: how long a request waits for its grammar at most, and for being read, in seconds.
         sandbox_workers: how many processes try risky grammars; with 0 everything is compiled in the engine's process.
         slowest_fill_s: a grammar is refused if filling one of its bitmasks took longer than so many seconds when it was
-            tried: a step of vLLM waits for all its rows.
+            tried: a step of vLLM waits for all its rows. Without processes to try it in, none is.
     """
 
     backend: str | None = attrs.field(default=None, validator=_is_backend)

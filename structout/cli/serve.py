@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import logging
 import socket
 from typing import Final
 
@@ -17,7 +16,7 @@ from engine_adapter.serve.served import ServedModel, served_locally
 from structout.cli.output import load_error, loading_bar, print_error
 from structout.discovery import discover
 from structout.errors import ErrorKind, GrammarError
-from structout.observability.logs import JsonFormatter
+from structout.observability.logs import LOGGERS, log_as_json
 from structout.observability.metrics import Metrics
 from structout.vocabulary import VocabularyError
 
@@ -26,8 +25,6 @@ SANDBOX_WORKERS: Final = 2
 
 LAST_REPLIES_S: Final = 5.0
 """How long clients of gRPC may take to read the end of their calls when the engine has stopped, in seconds."""
-
-_LOGGERS: Final = ("structout", "engine_adapter", "uvicorn")
 
 
 @attrs.frozen(kw_only=True)
@@ -78,7 +75,7 @@ async def _serve(
     local: Local, options: Options, prometheus: CollectorRegistry, metrics: Metrics, bound: socket.socket
 ) -> int:
     """Serves over HTTP, and over gRPC if there is a port for it; returns the exit code."""
-    _log_as_json()
+    log_as_json(*LOGGERS, "uvicorn")
     served = served_locally(local)
     served.running.start()
     metrics.watch(ends=served.running.ends)
@@ -137,15 +134,6 @@ def _no_grpc(options: Options) -> GrammarError | None:
 
 def _joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _log_as_json() -> None:
-    """Our own records and the server's, a line each, to standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
-    for name in _LOGGERS:
-        logging.getLogger(name).addHandler(handler)
-        logging.getLogger(name).setLevel(logging.INFO)
 
 
 def _no_address(host: str, port: int, exc: OSError) -> GrammarError:

@@ -16,6 +16,9 @@ REQUEST_ID: Final = "request_id"
 
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+LOGGERS: Final = ("structout", "engine_adapter")
+"""Names of the loggers that everything of ours is below."""
+
 
 class RequestLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs about one request; what is given as ``extra`` stays.
@@ -32,9 +35,14 @@ class RequestLogger(logging.LoggerAdapter[logging.Logger]):
         return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
 
     def failed(self, error: GrammarError) -> None:
-        """Tells the operator all of why the request failed; loudly if it is the service's fault."""
-        level = logging.ERROR if error.fault is Fault.SERVICE else logging.INFO
-        self.log(level, "%s", error, extra={"error": error.to_json(with_detail=True)})
+        """`log_failure` with the request's id."""
+        log_failure(self, error)
+
+
+def log_failure(logger: logging.Logger | RequestLogger, error: GrammarError) -> None:
+    """Tells the operator all of why a request failed; loudly if it is the service's fault."""
+    level = logging.ERROR if error.fault is Fault.SERVICE else logging.INFO
+    logger.log(level, "%s", error, extra={"error": error.to_json(with_detail=True)})
 
 
 class JsonFormatter(logging.Formatter):
@@ -52,3 +60,12 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             data["exception"] = self.formatException(record.exc_info)
         return json.dumps(data, default=str)
+
+
+def log_as_json(*names: str) -> None:
+    """Has the records of these loggers, from INFO on, written to standard error, a line each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(logging.INFO)

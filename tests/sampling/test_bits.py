@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from engine_adapter.sampling.bits import fitted, set_bits, unpack_row, unpack_rows
+from engine_adapter.sampling.bits import fitted, set_bits, unpack_row
+from engine_adapter.sampling.torch_sampler import unpack_rows
 
 masks = hnp.arrays(np.int32, st.tuples(st.integers(1, 3), st.integers(1, 4)))
 

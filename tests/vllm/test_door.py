@@ -106,12 +106,15 @@ def test_what_is_no_request_is_left_to_vllm(body: bytes) -> None:
     ],
     ids=repr,
 )
-def test_what_vllm_would_pass_over_is_refused(request_: dict[str, Any]) -> None:
+def test_what_vllm_would_pass_over_is_refused(request_: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     reply = ask(saying("hello"), json.dumps(request_).encode())
     assert (reply.status, reply.content_type) == (400, "application/json")
     assert reply.error["code"] == 400
     assert reply.error["type"] == "BadRequestError"
     assert "invalid_spec at /" in reply.error["message"]
+    (record,) = (each for each in caplog.records if each.name.startswith("engine_adapter"))
+    assert (record.levelname, record.getMessage()) == ("INFO", reply.error["message"])
 
 
 @pytest.mark.parametrize(
@@ -199,6 +202,26 @@ def test_what_a_stream_raises_before_it_says_anything_is_the_reply(status: int) 
     assert (reply.status, reply.error["code"], reply.error["message"]) == (status, status, "why")
 
 
+def test_a_reply_that_was_replaced_has_one_beginning() -> None:
+    async def app(scope: object, receive: object, send: Callable[[Message], Any]) -> None:
+        await saying(ERROR)(scope, receive, send)  # type: ignore[arg-type]
+        raise GracefulHTTPError(503)
+
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    door = Door(app, Admission(10.0))
+    with pytest.raises(GracefulHTTPError):
+        asyncio.run(door({"type": "http", "method": "POST", "path": CHAT}, receive, send))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == 400
+
+
 def test_other_exceptions_are_for_others() -> None:
     async def app(scope: object, receive: object, send: Callable[[Message], Any]) -> None:
         await saying(OPENING)(scope, receive, unfinished(send))  # type: ignore[arg-type]
@@ -216,6 +239,17 @@ def unfinished(send: Callable[[Message], Any]) -> Callable[[Message], Any]:
             await send(message)
 
     return sending
+
+
+def test_a_fault_of_reading_is_ours_and_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def call() -> Ok[None]:
+        raise RuntimeError("secret internals")
+
+    result = asyncio.run(Admission(10.0).read(call))
+    assert isinstance(result, Err)
+    assert result.error.kind is ErrorKind.ENGINE_FAILURE
+    assert "secret internals" in caplog.text
+    assert "secret" not in str(result.error)
 
 
 def test_reading_has_a_deadline() -> None:

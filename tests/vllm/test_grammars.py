@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from engine_adapter.vllm.asking import BACKEND
-from engine_adapter.vllm.grammars import Grammars, refuse_slow
+from engine_adapter.vllm.grammars import Grammars, refuse_slow, usual_backends
 from engine_adapter.vllm.settings import Settings
 from structout import Err, ErrorKind, Ok, Regex
 from structout.compile.sandbox import Tried
@@ -16,13 +17,13 @@ from structout.processes import Stop
 from tests.fakes import BYTES, TriePlugin, trie_info
 from tests.vllm.support import Params, params
 
-PLUGIN = TriePlugin(trie_info("first"), trie_info("second"))
+PLUGIN = TriePlugin(trie_info("first"), trie_info("second"), attrs.evolve(trie_info("apart"), by_name_only=True))
+REGISTRY = discover(plugins={"tries": PLUGIN}, entry_points=())
 
 
 @pytest.fixture
 def grammars() -> Iterator[Grammars]:
-    registry = discover(plugins={"tries": PLUGIN}, entry_points=())
-    opened = Grammars(registry, BYTES, Settings(sandbox_workers=0, backend="second"))
+    opened = Grammars(REGISTRY, BYTES, Settings(sandbox_workers=0, backend="second"))
     yield opened
     opened.shutdown(wait=True, cancel_futures=True)
     opened.destroy()
@@ -39,6 +40,17 @@ def submit(grammars: Grammars, sampling_params: Any) -> Any:
 def test_a_request_has_its_backend_or_the_servers(grammars: Grammars) -> None:
     assert submit(grammars, params({BACKEND: "first"}, choice=["a"])).unwrap().backend.id == "first"
     assert submit(grammars, params(choice=["a"])).unwrap().backend.id == "second"
+
+
+def test_the_servers_backend_is_loaded_with_those_that_need_no_name() -> None:
+    assert usual_backends(REGISTRY, None) == ["first", "second"]
+    assert usual_backends(REGISTRY, "second") == ["first", "second"]
+    assert usual_backends(REGISTRY, "apart") == ["first", "second", "apart"]
+
+
+def test_a_backend_that_is_not_there_keeps_the_server_from_starting() -> None:
+    with pytest.raises(ValueError, match=r"structout\.backend: .*'third'.*there are apart, first, second"):
+        Grammars(REGISTRY, BYTES, Settings(backend="third"))
 
 
 def test_equal_requests_are_compiled_once(grammars: Grammars) -> None:

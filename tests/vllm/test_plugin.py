@@ -3,10 +3,12 @@
 import asyncio
 import importlib
 import sys
+import threading
 from collections.abc import AsyncIterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from engine_adapter.vllm import causes, names, plugin
@@ -14,7 +16,7 @@ from engine_adapter.vllm.admission import Admission
 from engine_adapter.vllm.door import Door
 from engine_adapter.vllm.settings import SCHEDULER
 from structout import ErrorKind, Fault, GrammarError
-from tests.vllm.support import params
+from tests.vllm.support import Params, StructuredOutputs, params
 
 FAILED = GrammarError(kind=ErrorKind.OVERLOADED, message="full")
 
@@ -34,6 +36,7 @@ class AsyncLLM:
     """Answers every request with ``stop_reasons``."""
 
     def __init__(self, vllm_config: Any, stop_reasons: list[Any]) -> None:
+        self.vllm_config = vllm_config
         self.stop_reasons = stop_reasons
         self.added: list[Any] = []
         self.closed = 0
@@ -66,11 +69,13 @@ class SamplingParams:
     def _validate_structured_outputs(
         self, model_config: object, structured_outputs_config: object, tokenizer: object
     ) -> None:
-        raise AssertionError("vLLM's own check, with its own backends")
+        """As vLLM's: asks its own backend, and says which it is to be."""
+        of("vllm.v1.structured_output.backend_xgrammar", "validate_xgrammar_grammar")(self)
+        raise AssertionError("vLLM's own check went on")
 
 
-def validate_xgrammar_grammar(sampling_params: object) -> None:
-    raise AssertionError("vLLM's own backend, on the event loop")
+def validate_xgrammar_grammar(sampling_params: Any) -> None:
+    assert sampling_params.structured_outputs != "refused", "vLLM's own backend"
 
 
 def init_entrypoints_middleware(args: object, app: Any) -> None:
@@ -110,13 +115,30 @@ def of(module: str, name: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def config(scheduler: str | None) -> Any:
+@attrs.define(eq=False)
+class Model:
+    """As vLLM's ``ModelConfig``."""
+
+    is_diffusion: bool = False
+
+
+def config(scheduler: str | None, is_diffusion: bool = False, **settings: object) -> Any:
     scheduler_config = SimpleNamespace(scheduler_cls=scheduler)
-    return SimpleNamespace(additional_config={}, scheduler_config=scheduler_config)
+    return SimpleNamespace(
+        additional_config={"structout": settings},
+        scheduler_config=scheduler_config,
+        model_config=Model(is_diffusion),
+    )
 
 
-def server(*stop_reasons: object, scheduler: str | None = SCHEDULER) -> Any:
-    return of("vllm.v1.engine.async_llm", "AsyncLLM")(config(scheduler), list(stop_reasons))
+def server(*stop_reasons: object, scheduler: str | None = SCHEDULER, **settings: Any) -> Any:
+    return of("vllm.v1.engine.async_llm", "AsyncLLM")(config(scheduler, **settings), list(stop_reasons))
+
+
+def check(engine: Any, structured_outputs: object, tokenizer: object = "a tokenizer") -> None:
+    """vLLM's check of a request, as its engines do it."""
+    asked = of("vllm.sampling_params", "SamplingParams")(structured_outputs)
+    asked._validate_structured_outputs(engine.vllm_config.model_config, "a configuration", tokenizer)
 
 
 async def outputs(engine: Any, sampling_params: object) -> list[Any]:
@@ -129,7 +151,7 @@ def test_switched_off_nothing_changes() -> None:
     engine = server(causes.stop_reason(FAILED), scheduler=None)
     assert asyncio.run(outputs(engine, params(choice=[]))) == [causes.stop_reason(FAILED)]
     with pytest.raises(AssertionError, match="own check"):
-        of("vllm.sampling_params", "SamplingParams")(1)._validate_structured_outputs(1, 2, 3)
+        check(engine, "taken")
 
 
 @pytest.mark.usefixtures("vllm")
@@ -150,13 +172,17 @@ def test_what_can_be_read_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("vllm")
-def test_what_cannot_be_read_does_not() -> None:
+def test_what_cannot_be_read_does_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     engine = server(None)
     with pytest.raises(
         of("vllm.exceptions", "VLLMValidationError"), match="invalid_spec at /structured_outputs/choice"
     ):
         asyncio.run(outputs(engine, params(choice=[])))
     assert engine.added == []
+    (record,) = (each for each in caplog.records if each.name.startswith("engine_adapter"))
+    assert vars(record)["request_id"] == "id"
+    assert record.levelname == "INFO"
 
 
 @pytest.mark.usefixtures("vllm")
@@ -188,20 +214,52 @@ def test_a_cause_is_raised_with_its_status_and_the_rest_given_up(error: GrammarE
 
 @pytest.mark.usefixtures("vllm")
 def test_vllms_own_backends_are_not_asked() -> None:
-    server()
-    of("vllm.v1.structured_output.backend_xgrammar", "validate_xgrammar_grammar")(1)
-    model = SimpleNamespace(is_diffusion=False)
-    of("vllm.sampling_params", "SamplingParams")(params())._validate_structured_outputs(model, object(), object())
+    engine, refused = server(), SimpleNamespace(structured_outputs="refused")
+    of("vllm.v1.structured_output.backend_xgrammar", "validate_xgrammar_grammar")(refused)
+    check(engine, "refused")
+
+
+@pytest.mark.usefixtures("vllm")
+def test_engines_in_one_process_have_their_own_checks() -> None:
+    ours, other, unreadable = server(None), server(None, scheduler=None), params(choice=[])
+    for _ in range(2):
+        check(ours, "refused")
+        with pytest.raises(AssertionError, match="own backend"):
+            check(other, "refused")
+        with pytest.raises(AssertionError, match="own check went on"):
+            check(other, "taken")
+    assert asyncio.run(outputs(other, unreadable)) == [None]
+    with pytest.raises(of("vllm.exceptions", "VLLMValidationError")):
+        asyncio.run(outputs(ours, unreadable))
+
+
+class Slow(StructuredOutputs):
+    """Is not read before it is released."""
+
+    released = threading.Event()
+
+    def all_constraints_none(self) -> bool:
+        self.released.wait()
+        return True
+
+
+@pytest.mark.usefixtures("vllm")
+def test_engines_in_one_process_have_their_own_deadlines() -> None:
+    patient, hasty, slow = server(None, deadline_s=60), server(None, deadline_s=1e-3), Params(Slow())
+    try:
+        with pytest.raises(of("vllm.exceptions", "GracefulHTTPError"), match=r"not read within 0\.001 s"):
+            asyncio.run(outputs(hasty, slow))
+    finally:
+        Slow.released.set()
+    assert asyncio.run(outputs(patient, slow)) == [None]
 
 
 @pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize(("is_diffusion", "tokenizer"), [(True, object()), (False, None)])
 def test_where_there_can_be_no_grammar_that_is_said(is_diffusion: bool, tokenizer: object) -> None:
-    server()
-    asked = of("vllm.sampling_params", "SamplingParams")(params(choice=["a"]).structured_outputs)
-    model = SimpleNamespace(is_diffusion=is_diffusion)
+    engine = server(is_diffusion=is_diffusion)
     with pytest.raises(of("vllm.exceptions", "VLLMValidationError"), match="cannot constrain"):
-        asked._validate_structured_outputs(model, object(), tokenizer)
+        check(engine, params(choice=["a"]).structured_outputs, tokenizer)
 
 
 @pytest.mark.usefixtures("vllm")
