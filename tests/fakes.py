@@ -146,6 +146,9 @@ class TrieBackend:
     vocabulary: Vocabulary
     matcher: Callable[..., Matcher] = TrieMatcher
 
+    def __attrs_post_init__(self) -> None:
+        _tokens_by_bytes(self.vocabulary)  # or the first fill would, which is slow with a real vocabulary
+
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
         assert isinstance(spec, Choice)
         if "refuse" in spec.options:
