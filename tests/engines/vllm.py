@@ -14,6 +14,9 @@ SCRIPTS: Final = Path(__file__).parent / "scripts"
 LIMIT_S: Final = 480
 """A guard against a hang: it is about a minute of work, most of it imports and the loading of the model."""
 
+PATIENT: Final[Mapping[str, Any]] = {"structout": {"deadline_s": 120, "slowest_fill_s": 5}}
+"""What is not about time is not to fail because the machine is slow or busy."""
+
 
 def environment() -> dict[str, str]:
     """Of a process that has this checkout before everything else."""
@@ -47,6 +50,7 @@ def in_process(
     batches: Sequence[Sequence[Mapping[str, Any]]], *, cwd: Path, asynchronous: bool = False, **options: Any
 ) -> Mapping[str, Any]:
     """What ``scripts/vllm_in_process.py`` reports of batches, run in an engine with these options."""
+    options = {"additional_config": PATIENT, **options}
     job = json.dumps({"options": options, "batches": batches, "asynchronous": asynchronous})
     report: Mapping[str, Any] = run("vllm_in_process.py", str(packaged_folder()), cwd=cwd, text=job)
     return report

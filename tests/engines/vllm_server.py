@@ -1,5 +1,6 @@
 """``vllm serve`` with structout in it, as a process of its own."""
 
+import json
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ import attrs
 
 from engine_adapter.embedded.pretrained import packaged_folder
 from engine_adapter.vllm.settings import SCHEDULER
-from tests.engines.vllm import environment, python
+from tests.engines.vllm import PATIENT, environment, python
 
 START_S: Final = 300.0
 """A guard against a hang: it takes half a minute, most of it imports."""
@@ -52,6 +53,7 @@ def vllm_serve(folder: Path, *options: str, path: Sequence[Path] = ()) -> Iterat
     given = environment()
     given["PYTHONPATH"] = os.pathsep.join([*map(str, path), given["PYTHONPATH"]])
     ours = ["--scheduler-cls", SCHEDULER, "--served-model-name", "smollm2", "--port", str(port)]
+    ours += ["--additional-config", json.dumps(PATIENT)]
     with log.open("wb") as written:
         process = subprocess.Popen(
             [*command, *ours], stdout=written, stderr=written, env=given, cwd=folder, start_new_session=True

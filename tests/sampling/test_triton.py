@@ -246,8 +246,8 @@ def _chi_square_z(sampler: Sampler, params: SamplingParams, draws: int) -> float
 @pytest.mark.long
 @pytest.mark.parametrize("params", [SamplingParams(temperature=0.8), SamplingParams(temperature=1.3, min_p=0.05)])
 def test_frequencies_are_the_probabilities(params: SamplingParams) -> None:
-    """p > 1e-4 is z < 3.72."""
-    assert _chi_square_z(by_triton, params, 2_000) < 3.72
+    """p > 1e-4 is z < 3.72. A few draws: the interpreter takes a tenth of a second and more for each."""
+    assert _chi_square_z(by_triton, params, 500) < 3.72
 
 
 @pytest.mark.cuda
