@@ -24,6 +24,7 @@ from structout import (
     hookimpl,
 )
 from structout.backend import Backend, BitmaskRow, CompiledGrammar, Matcher
+from structout.cli.bench.peers import llguidance_tokenizer
 from structout.spec import Dialect, GrammarSpec
 
 
@@ -95,21 +96,6 @@ class _XgrammarMatcher:
         return bool(self.native.is_terminated())
 
 
-class _Tokens:
-    """A tokenizer as llguidance wraps it; it is asked to encode nothing here."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.eos_token_id = vocabulary.eos_token_ids[0]
-        self.bos_token_id = None
-        self.tokens = vocabulary.tokens()
-        self.special_token_ids = [token for token, _ in vocabulary.names]
-        for token, name in vocabulary.names:
-            self.tokens[token] = name.encode()
-
-    def __call__(self, text: bytes) -> list[int]:
-        return [self.tokens.index(bytes([byte])) for byte in text]
-
-
 class LlguidanceDirect:
     """`LLMatcher` on the JSON Schema grammar, as in llguidance's documentation."""
 
@@ -117,11 +103,7 @@ class LlguidanceDirect:
         import llguidance
 
         self._library = llguidance
-        self._tokenizer = llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(_Tokens(vocabulary)),
-            n_vocab=vocabulary.padded_size,
-            eos_token=list(vocabulary.eos_token_ids),
-        )
+        self._tokenizer = llguidance_tokenizer(vocabulary)
 
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
         text, matcher = _text(spec), self._library.LLMatcher

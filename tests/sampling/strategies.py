@@ -1,6 +1,8 @@
 """Batches to sample from: mixed rows, awkward vocabularies, ties, and rubbish wherever a mask forbids."""
 
+import math
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 
 from engine_adapter.sampling import SamplingParams, SamplingRows, request_uniform
-from engine_adapter.sampling.sampled import Sampled
+from engine_adapter.sampling.sampled import RowFlag, Sampled
 from engine_adapter.sampling.sampler import sample
 from engine_adapter.sampling.torch_sampler import changed, sample_batch
 from tests.sampling import reference
@@ -74,6 +76,31 @@ class Batch:
             so_far=self.so_far and [self.so_far[row] for row in index],
         )
 
+
+class Flagged(NamedTuple):
+    """Four logits, the word of their mask (None for a row without one), and what comes of that."""
+
+    logits: list[float]
+    word: int | None
+    flag: RowFlag
+    token: int = -1
+
+
+_NAN, _INF = math.nan, math.inf
+
+FLAGGED: Final = (
+    Flagged([_NAN, 1.0, 2.0, _INF], 0b0110, RowFlag.OK, 2),
+    Flagged([0.0, 1.0, 2.0, 3.0], 0, RowFlag.EMPTY_MASK),
+    Flagged([0.0, 1.0, 2.0, 3.0], ~0b1111, RowFlag.EMPTY_MASK),
+    Flagged([_NAN, _INF, 2.0, 3.0], 0b1111, RowFlag.NAN),
+    Flagged([0.0, _INF, -_INF, _NAN], 0b0111, RowFlag.POSITIVE_INF),
+    Flagged([-_INF, 5.0, -_INF, 9.0], 0b0101, RowFlag.NOTHING_FINITE),
+    Flagged([0.0, 3.0, 1.0, 2.0], 0b1111, RowFlag.OK, 1),
+    Flagged([_NAN, 0.0, 0.0, 0.0], None, RowFlag.NAN),
+    Flagged([-_INF] * 4, None, RowFlag.NOTHING_FINITE),
+    Flagged([0.0, 1.0, 5.0, 2.0], None, RowFlag.OK, 2),
+)
+"""A row for each flag, and neighbours that have none."""
 
 Sampler = Callable[[Batch], Sampled]
 

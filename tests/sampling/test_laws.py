@@ -10,7 +10,7 @@ from engine_adapter.sampling import SamplingParams, SamplingRows
 from engine_adapter.sampling.sampled import RowFlag
 from engine_adapter.sampling.sampler import sample
 from tests.sampling import reference
-from tests.sampling.strategies import Batch, Sampler, batches, every_sampler
+from tests.sampling.strategies import FLAGGED, Batch, Sampler, batches, every_sampler
 
 
 @every_sampler
@@ -108,29 +108,14 @@ def test_largest_draw_stays_among_the_allowed(sampler: Sampler) -> None:
 
 @every_sampler
 def test_each_flag_stays_in_its_row(sampler: Sampler) -> None:
-    nan, inf = torch.nan, torch.inf
-    rows = [
-        ([nan, 1.0, 2.0, inf], 0b0110, RowFlag.OK),
-        ([0.0, 1.0, 2.0, 3.0], 0, RowFlag.EMPTY_MASK),
-        ([0.0, 1.0, 2.0, 3.0], ~0b1111, RowFlag.EMPTY_MASK),
-        ([nan, inf, 2.0, 3.0], 0b1111, RowFlag.NAN),
-        ([0.0, inf, -inf, nan], 0b0111, RowFlag.POSITIVE_INF),
-        ([-inf, 5.0, -inf, 9.0], 0b0101, RowFlag.NOTHING_FINITE),
-        ([0.0, 3.0, 1.0, 2.0], 0b1111, RowFlag.OK),
-    ]
-    free = [
-        ([nan, 0.0, 0.0, 0.0], RowFlag.NAN),
-        ([-inf] * 4, RowFlag.NOTHING_FINITE),
-        ([0.0, 1.0, 5.0, 2.0], RowFlag.OK),
-    ]
-    logits = torch.tensor([row[0] for row in rows] + [row[0] for row in free])
-    bitmask = np.array([[row[1]] for row in rows], dtype=np.int32)
-    flags = [row[2] for row in rows] + [row[1] for row in free]
-    row_map = [*range(len(rows)), -1, -1, -1]
+    logits = torch.tensor([row.logits for row in FLAGGED])
+    bitmask = np.array([[row.word or 0] for row in FLAGGED], dtype=np.int32)
+    flags = [row.flag for row in FLAGGED]
+    row_map = [-1 if row.word is None else index for index, row in enumerate(FLAGGED)]
     for params in (SamplingParams(temperature=0), SamplingParams(top_k=1, logprobs=2), SamplingParams(top_p=0.1)):
         sampled = sampler(Batch(logits, [params] * len(flags), [0.5] * len(flags), bitmask, row_map))
         assert sampled.flags.tolist() == flags
-        assert sampled.tokens.tolist() == [2, -1, -1, -1, -1, -1, 1, -1, -1, 2]
+        assert sampled.tokens.tolist() == [row.token for row in FLAGGED]
         assert sampled.logprobs.isnan().tolist() == [params.logprobs is None or flag != RowFlag.OK for flag in flags]
         assert (sampled.top_tokens[sampled.flags != RowFlag.OK] == -1).all()
 

@@ -11,7 +11,7 @@ from engine_adapter.sampling import SamplingParams, SamplingRows, request_unifor
 from engine_adapter.sampling.sampled import RowFlag, Sampled
 from tests.sampling import reference
 from tests.sampling.interpreted import by_triton, one_after_the_other
-from tests.sampling.strategies import Batch, Sampler, batches, on_cuda
+from tests.sampling.strategies import FLAGGED, Batch, Sampler, batches, on_cuda
 
 NO_MASK = np.zeros((1, 1), np.int32)
 
@@ -80,30 +80,16 @@ def test_splits_and_neighbours_change_nothing_often(batch: Batch, splits: int, d
 
 @pytest.mark.parametrize("size", [4, 1030], ids=["few", "two blocks"])
 def test_each_flag_stays_in_its_row(size: int) -> None:
-    nan, inf = torch.nan, torch.inf
-    rows = [
-        ([nan, 1.0, 2.0, inf], 0b0110, RowFlag.OK),
-        ([0.0, 1.0, 2.0, 3.0], 0, RowFlag.EMPTY_MASK),
-        ([nan, inf, 2.0, 3.0], 0b1111, RowFlag.NAN),
-        ([0.0, inf, -inf, nan], 0b0111, RowFlag.POSITIVE_INF),
-        ([-inf, 5.0, -inf, 9.0], 0b0101, RowFlag.NOTHING_FINITE),
-        ([0.0, 3.0, 1.0, 2.0], 0b1111, RowFlag.OK),
-    ]
-    free = [
-        ([nan, 0.0, 0.0, 0.0], RowFlag.NAN),
-        ([-inf] * 4, RowFlag.NOTHING_FINITE),
-        ([0.0, 1.0, 5.0, 2.0], RowFlag.OK),
-    ]
     # The last tokens of the row, so that with two blocks the first one has nothing to say.
-    logits = torch.full((len(rows) + len(free), size), -inf)
-    logits[:, size - 4 :] = torch.tensor([row[0] for row in rows] + [row[0] for row in free])
-    bits = np.zeros((len(rows), 32 * -(-size // 32)), dtype=np.bool_)
-    bits[:, size - 4 : size] = [[word >> bit & 1 for bit in range(4)] for _, word, _ in rows]
+    logits = torch.full((len(FLAGGED), size), -torch.inf)
+    logits[:, size - 4 :] = torch.tensor([row.logits for row in FLAGGED])
+    bits = np.zeros((len(FLAGGED), 32 * -(-size // 32)), dtype=np.bool_)
+    bits[:, size - 4 : size] = [[(row.word or 0) >> bit & 1 for bit in range(4)] for row in FLAGGED]
     bits[:, size:] = True
     bitmask = np.packbits(bits, axis=1, bitorder="little").view(np.int32)
-    flags = [row[2] for row in rows] + [row[1] for row in free]
-    tokens = [size - 4 + index if index >= 0 else -1 for index in (2, -1, -1, -1, -1, 1, -1, -1, 2)]
-    row_map = [*range(len(rows)), -1, -1, -1]
+    flags = [row.flag for row in FLAGGED]
+    tokens = [size - 4 + row.token if row.token >= 0 else -1 for row in FLAGGED]
+    row_map = [-1 if row.word is None else index for index, row in enumerate(FLAGGED)]
     for params in (
         SamplingParams(temperature=0),
         SamplingParams(top_k=1, logprobs=2),

@@ -51,13 +51,20 @@ def llguidance(schema: str, vocabulary: Vocabulary) -> Start:
     """llguidance on a JSON Schema, with its defaults."""
     import llguidance
 
-    tokenizer = llguidance.LLTokenizer(
+    tokenizer = llguidance_tokenizer(vocabulary)
+    grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
+    return lambda: _Llguidance(llguidance.LLMatcher(tokenizer, grammar, log_level=0))
+
+
+def llguidance_tokenizer(vocabulary: Vocabulary) -> Any:
+    """The vocabulary as llguidance takes it from libraries that it has no adapter for."""
+    import llguidance
+
+    return llguidance.LLTokenizer(
         llguidance.TokenizerWrapper(_Tokens(vocabulary)),
         n_vocab=vocabulary.padded_size,
         eos_token=list(vocabulary.eos_token_ids),
     )
-    grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
-    return lambda: _Llguidance(llguidance.LLMatcher(tokenizer, grammar, log_level=0))
 
 
 class _Tokens:
