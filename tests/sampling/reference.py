@@ -6,6 +6,7 @@ from itertools import accumulate, groupby
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from engine_adapter.sampling import SamplingParams
 
@@ -98,3 +99,11 @@ def logprobs(logits: Sequence[float], allowed: Sequence[bool], temperature: floa
         token: (kept[token] - best) / temperature - normalizer
         for token in sorted(kept, key=lambda token: (-kept[token], token))
     }
+
+
+def chi_square_z(observed: npt.NDArray[np.int64], probability: npt.NDArray[np.float64]) -> float:
+    """How many standard deviations the chi-square statistic lies above its mean (Wilson and Hilferty, 1931)."""
+    expected = probability * observed.sum()
+    statistic = float(((observed - expected) ** 2 / expected).sum())
+    spread = 2 / (9 * (len(observed) - 1))
+    return float(((statistic / (len(observed) - 1)) ** (1 / 3) - (1 - spread)) / spread**0.5)

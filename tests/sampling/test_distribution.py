@@ -15,14 +15,6 @@ from tests.sampling.strategies import Batch, Sampler, every_sampler
 DRAWS = 6_000
 
 
-def _chi_square_z(observed: npt.NDArray[np.int64], probability: npt.NDArray[np.float64]) -> float:
-    """How many standard deviations the chi-square statistic lies above its mean (Wilson and Hilferty, 1931)."""
-    expected = probability * observed.sum()
-    statistic = float(((observed - expected) ** 2 / expected).sum())
-    spread = 2 / (9 * (len(observed) - 1))
-    return float(((statistic / (len(observed) - 1)) ** (1 / 3) - (1 - spread)) / spread**0.5)
-
-
 CUTS = [
     SamplingParams(),
     SamplingParams(temperature=0.7),
@@ -63,7 +55,7 @@ def _check_frequencies(sampler: Sampler, params: SamplingParams, allowed: npt.ND
     likely = [token for token in kept if kept[token] * draws > 5]
     assert counts.sum() - counts[likely].sum() <= 5
     share = np.array([kept[token] for token in likely])
-    assert _chi_square_z(counts[likely], share / share.sum()) < 3.72
+    assert reference.chi_square_z(counts[likely], share / share.sum()) < 3.72
 
 
 @pytest.mark.long
