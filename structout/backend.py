@@ -115,11 +115,15 @@ class SupportsFork(Protocol):
 
 
 @runtime_checkable
-class SupportsForcedTokens(Protocol):
+class SupportsForcedText(Protocol):
     """A matcher that knows when there is only one way to go on."""
 
-    def forced_tokens(self) -> Sequence[int]:
-        """Tokens that must follow, canonical for the tokenizer; empty where there is a choice."""
+    def forced_text(self) -> bytes:
+        """The bytes that every text goes on with from here; empty where there is a choice, or where the text may end.
+
+        It may stop short of all that is forced. How it is cut into tokens is not the matcher's business: an engine
+        appends those that the model's tokenizer would make of it. Does not change the state.
+        """
         ...
 
 

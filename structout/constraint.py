@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import attrs
 import numpy as np
 
-from structout.backend import BitmaskRow, Matcher, Status, SupportsForcedTokens, SupportsFork, SupportsRollback
+from structout.backend import BitmaskRow, Matcher, Status, SupportsForcedText, SupportsFork, SupportsRollback
 from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
 from structout.result import Err, Ok, Result
 
@@ -316,16 +316,21 @@ class Constraint:
             self.fail("start", exc)
         return result
 
-    def forced_tokens(self) -> tuple[int, ...]:
-        """Tokens that must follow, where the backend can tell; empty where it cannot, or where there is a choice."""
-        if self.idle_status() is not None or not isinstance(self._matcher, SupportsForcedTokens):
-            return ()
+    def forced_text(self) -> bytes:
+        """The bytes that must follow, where the backend can tell; empty where it cannot, or where there is a choice,
+        and after a failure."""
+        if self.idle_status() is not None:
+            return b""
         try:
-            return tuple(self._matcher.forced_tokens())
+            text: object = self._matcher.forced_text() if isinstance(self._matcher, SupportsForcedText) else b""
         except BaseException as exc:
             reraise_users_interrupt(exc)
-            self.fail("forced_tokens", exc)
-            return ()
+            self.fail("forced_text", exc)
+            return b""
+        if isinstance(text, bytes):
+            return text
+        self.fail("forced_text", _returned(text))
+        return b""
 
     def error_for(self, status: Status, *, token: int | None = None) -> GrammarError:
         """What to tell the caller of a sequence that ``status`` ends: DEAD_END, REJECTED or FAILED."""

@@ -6,6 +6,7 @@ native library. Subclasses misbehave in one stated way. Processes that are made 
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import takewhile
 
 import attrs
 import numpy as np
@@ -69,11 +70,14 @@ class TrieMatcher:
         return Status.OK
 
     def _allowed(self) -> frozenset[int]:
-        rest = {option[len(self.text) :] for option in self.options if option.startswith(self.text)}
+        rest = set(self._rest())
         pieces = _tokens_by_bytes(self.vocabulary)
         starts = {text[:length] for text in rest for length in range(1, len(text) + 1)}
         follow = {token for start in starts for token in pieces.get(start, ())}
         return frozenset(follow - self.stops | (self.stops if b"" in rest else set()))
+
+    def _rest(self) -> list[bytes]:
+        return [option[len(self.text) :] for option in self.options if option.startswith(self.text)]
 
     def accept(self, token: int) -> Status:
         if self.ended:
@@ -121,8 +125,17 @@ class ForkTrieMatcher(TrieMatcher):
         return attrs.evolve(self)
 
 
+class ForcingTrieMatcher(RollbackTrieMatcher):
+    """Can also roll back, and knows what is forced."""
+
+    def forced_text(self) -> bytes:
+        rest = [] if self.ended else sorted(self._rest())
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(rest[0], rest[-1], strict=False)) if rest else ()
+        return bytes(byte for byte, _ in same)
+
+
 MatcherType = type[TrieMatcher]
-MATCHER_TYPES: tuple[MatcherType, ...] = (TrieMatcher, RollbackTrieMatcher, ForkTrieMatcher)
+MATCHER_TYPES: tuple[MatcherType, ...] = (TrieMatcher, RollbackTrieMatcher, ForkTrieMatcher, ForcingTrieMatcher)
 
 
 @attrs.frozen(eq=False)

@@ -18,6 +18,18 @@ def states_after(tokens: Sequence[int]) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(HIDDEN_SIZE).astype(np.float32))
 
 
+class LongestTokens:
+    """A tokenizer that takes the longest token of `BYTES` that fits, and is certain of all."""
+
+    def after(self, before: Sequence[int], text: bytes) -> tuple[int, ...]:
+        tokens: list[int] = []
+        while text:
+            fitting = [token for token, piece in enumerate(BYTES.tokens()) if piece and text.startswith(piece)]
+            tokens.append(max(fitting, key=lambda token: len(BYTES.token(token))))
+            text = text[len(BYTES.token(tokens[-1])) :]
+        return tuple(tokens)
+
+
 class ScriptedRunner:
     """A model without weights: logits are a fixed function of all tokens in a row.
 
@@ -55,10 +67,11 @@ class ScriptedRunner:
         self.prefill(row, tokens, start)
         return torch.stack(states).double().sum(dim=0)
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
-        self._check(tokens)
-        for row, token in zip(self._rows, tokens, strict=False):
-            row.append(token)
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        assert all(tokens), "each row gets at least one token"
+        self._check([token for row in tokens for token in row])
+        for row, new in zip(self._rows, tokens, strict=False):
+            row += new
             assert len(row) <= self.max_len
         return torch.stack([self.logits_of(row) for row in self._rows[: len(tokens)]])
 

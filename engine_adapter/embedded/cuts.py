@@ -29,7 +29,7 @@ class Spelling:
 class Cuts:
     """The places at which one constrained sequence may end. A place is a number of bytes of its text.
 
-    Between two tokens a place is known from when the second was accepted. Inside a token it is tried out, on a copy of
+    Between two tokens a place is known from when the second came. Inside a token it is tried out, on a copy of
     the constraint that takes the last tokens back and the bytes up to the place instead; each place once at most.
     The matcher of a risky grammar may be slow, or in another process, and the engine's thread waits for neither: it is
     not asked, and a place inside a token does not count.
@@ -40,9 +40,9 @@ class Cuts:
         self._size = 0
         self._known: dict[int, bool] = {}
 
-    def before(self, token: int, constraint: Constraint) -> None:
-        """To be called just before the constraint accepts ``token``: its row was filled, so the answer is at hand."""
-        self._known[self._size] = constraint.is_accepting
+    def before(self, token: int, *, is_complete: bool) -> None:
+        """Is told of each token, and whether the text was complete before the constraint accepted it."""
+        self._known[self._size] = is_complete
         self._size += len(self._spelling.bytes_of(token))
 
     def allow(self, cut: int, constraint: Constraint, tokens: Sequence[int]) -> bool:

@@ -7,7 +7,8 @@
                             then a token a step (`Forward`), while
                4. fill      its bitmask is written on another thread
                5. sample    one token from its logits, its bitmask and its own random numbers
-               6. accept    its matcher moves on; a stop token or the last token: Ended
+               6. accept    its matcher moves on; a stop token or the last token: Ended; where the grammar forces what
+                            follows, that is taken too (`Forcing`), to be computed in the next step
                7. report    the step's return value carries its new tokens, and its end; then all it held is given back
 
 A request's state says all about it. What a step reports is derived from the states, and a request is forgotten only
@@ -35,6 +36,7 @@ from engine_adapter.embedded.admission import invalid, objection
 from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.embedded.detokenize import Detokenizer
 from engine_adapter.embedded.embedding import embedded
+from engine_adapter.embedded.forcing import Canonical, Forcing
 from engine_adapter.embedded.forward import Computed, Forward, Late, NewToken
 from engine_adapter.embedded.model import ModelRunner, SupportsPooling
 from engine_adapter.embedded.pooling import Pool
@@ -128,7 +130,11 @@ class Engine:
         max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
             with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
         terminal_rule: what a request has to end with to be `Finished`.
+        canonical: the model's tokenizer, for tokens that grammars force: these are not sampled. None to sample all.
         clock: tells seconds; embeddings share the engine's time with what generates by it.
+
+    Attributes:
+        forced_tokens: how many tokens were appended without being sampled.
     """
 
     def __init__(
@@ -141,6 +147,7 @@ class Engine:
         mask_budget_s: float = 0.05,
         max_misses: int = 8,
         terminal_rule: TerminalRule = usable,
+        canonical: Canonical | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.vocabulary = service.vocabulary
@@ -153,6 +160,8 @@ class Engine:
         self._runner = runner
         self._max_misses = max_misses
         self._terminal_rule = terminal_rule
+        self._forcing = Forcing(canonical)
+        self.forced_tokens = 0
         self._service = service
         self._woken = threading.Event()
         self._promoter: Promoter[str] = Promoter(self.wake)
@@ -338,6 +347,10 @@ class Engine:
                 self._end(sequence, Failed(error))
             case Ok(constraint):
                 sequence.constraint = constraint
+                # Told with the first token that is sampled: before that the request may fail, as one that said nothing.
+                self._take_forced(sequence)
+                if sequence.is_over:
+                    return
                 # Queued first: interrupted here, it is still Blocked, and decided again; never Waiting in no queue.
                 self.scheduler.add(sequence)
                 sequence.move(Waiting())
@@ -382,23 +395,38 @@ class Engine:
         return self.scheduler.take_back(sequence)
 
     def _take(self, new: NewToken) -> None:
-        """Accepts one sampled token; ends the sequence if it was its last, or was refused."""
+        """Accepts one sampled token, and what it forces; ends the sequence if it was its last, or was refused."""
         sequence, token, constraint = new.sequence, new.token, new.sequence.constraint
         sequence.misses = 0
         if sequence.cuts is not None and constraint is not None:
-            sequence.cuts.before(token, constraint)
+            sequence.cuts.before(token, is_complete=constraint.is_accepting)
         if constraint is not None and (status := constraint.accept(token)) is not Status.OK:
             return self._end(sequence, Failed(constraint.error_for(status, token=token)))
         if token in sequence.stop_token_ids:
             return self._finish(sequence, FinishReason.STOP, token)
+        sequence.logprobs += [new.logprob] if new.logprob else []
+        self._append(sequence, token)
+        return self._take_forced(sequence)
+
+    def _take_forced(self, sequence: Sequence) -> None:
+        """Appends what has to follow, as far as the matcher takes it; ends the sequence if its last token is there."""
+        constraint = sequence.constraint
+        for token in self._forcing.tokens(sequence):
+            if constraint is None or sequence.is_over or constraint.accept(token) is not Status.OK:
+                return
+            if sequence.cuts is not None:
+                sequence.cuts.before(token, is_complete=False)
+            self.forced_tokens += 1
+            self._append(sequence, token)
+
+    def _append(self, sequence: Sequence, token: int) -> None:
+        """Appends a token that was accepted and is text; ends the sequence if it was its last."""
         sequence.tokens.append(token)
         sequence.text.append(sequence.detokenizer.push(token, sequence.may_end_at))
-        sequence.logprobs += [new.logprob] if new.logprob else []
         if sequence.detokenizer.stop_string is not None:
             self._finish(sequence, FinishReason.STOP)
         elif len(sequence.tokens) >= sequence.request.max_tokens or sequence.known > self._runner.max_len:
             self._finish(sequence, FinishReason.LENGTH)
-        return None
 
     def _finish(self, sequence: Sequence, reason: FinishReason, stop_token_id: int | None = None) -> None:
         sequence.text.append(sequence.detokenizer.finish())

@@ -140,11 +140,14 @@ class Forward:
         logits: _Logits = []
         if plan.decode:
             try:
-                logits += zip(plan.decode, self._runner.decode([each.last_token for each in plan.decode]), strict=True)
+                rows = self._runner.decode([chunk.tokens() for chunk in plan.decode])
+                logits += [
+                    (chunk.sequence, row) for chunk, row in zip(plan.decode, rows, strict=True) if chunk.completes
+                ]
             except BaseException as exc:
                 reraise_users_interrupt(exc)
                 logger.exception("the model failed on %d sequences", len(plan.decode))
-                computed.failed += [(sequence, internal_error(exc)) for sequence in plan.decode]
+                computed.failed += [(chunk.sequence, internal_error(exc)) for chunk in plan.decode]
         for chunk in plan.chunks:
             with computed.concerning(chunk.sequence, "the model failed on a prompt"):
                 if chunk.sequence.pool is not None:

@@ -18,7 +18,7 @@ from structout.compile.sandbox import Sandbox
 from structout.discovery import Registry, discover
 from structout.observability.sources import NO_OBSERVER, Observer
 from structout.processes.usage import share_freed_memory
-from structout.vocabularies import from_huggingface
+from structout.vocabularies import CanonicalTokens, from_huggingface
 from structout.vocabulary import Vocabulary
 
 SWITCH_S: Final = 0.0005
@@ -72,6 +72,7 @@ def open_local(
     mask_budget_s: float = 0.05,
     max_misses: int = 8,
     terminal_rule: TerminalRule = usable,
+    force_tokens: bool = True,
     observer: Observer = NO_OBSERVER,
     progress: Progress | None = None,
 ) -> Local:
@@ -89,6 +90,7 @@ def open_local(
             With 0 every grammar is compiled in this process.
         store: keeps grammars on disk for the next start, those that are quicker to read than to compile.
         mask_budget_s, max_misses, terminal_rule: see `Engine`.
+        force_tokens: whether tokens are appended without being sampled where a grammar leaves one text.
         observer: is told how long each request waits for its grammar.
         progress: called as loading goes on.
 
@@ -108,7 +110,12 @@ def open_local(
     isolate = isolation.compile if isolation else None
     service = CompileService(registry, vocabulary, sandbox=sandbox, isolate=isolate, store=store, observer=observer)
     engine = Engine(
-        loaded.runner, service, mask_budget_s=mask_budget_s, max_misses=max_misses, terminal_rule=terminal_rule
+        loaded.runner,
+        service,
+        mask_budget_s=mask_budget_s,
+        max_misses=max_misses,
+        terminal_rule=terminal_rule,
+        canonical=CanonicalTokens(loaded.tokenizer, vocabulary) if force_tokens else None,
     )
     for backend in chosen:
         service.backend(backend)  # what does not start says so to whoever asks for it

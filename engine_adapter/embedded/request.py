@@ -105,7 +105,8 @@ class Prefilling:
 
 @attrs.frozen
 class Decoding:
-    """Has a KV row in which all its tokens but the last are computed; each step adds one."""
+    """Has a KV row in which its tokens are computed, but for the last and those that were forced before it; each step
+    adds one."""
 
 
 @attrs.frozen
@@ -203,10 +204,6 @@ class Sequence:
     def token_at(self, position: int) -> int:
         prompt = self.request.prompt
         return prompt[position] if position < len(prompt) else self.tokens[position - len(prompt)]
-
-    @property
-    def last_token(self) -> int:
-        return self.token_at(self.known - 1)
 
     @property
     def is_over(self) -> bool:

@@ -26,7 +26,7 @@ beside such a chunk, 12 times beside all that is left."""
 
 @attrs.frozen(eq=False)
 class Chunk:
-    """A part of one sequence's tokens to compute in this step: those from ``start`` up to ``end``."""
+    """A part of one sequence's tokens to compute in this step: those from ``start`` up to ``end``, at least one."""
 
     sequence: Sequence
     row: int
@@ -44,19 +44,19 @@ class Chunk:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """One step: ``decode[i]`` adds its last token to row ``i``; each chunk prefills its own row."""
+    """One step: ``decode[i]`` adds its tokens to row ``i``, in one pass; each of ``chunks`` prefills its row."""
 
-    decode: tuple[Sequence, ...]
+    decode: tuple[Chunk, ...]
     chunks: tuple[Chunk, ...]
 
     def sequences(self) -> list[Sequence]:
         """All that the step computes something for."""
-        return [*self.decode, *(chunk.sequence for chunk in self.chunks)]
+        return [chunk.sequence for chunk in (*self.decode, *self.chunks)]
 
     def sampled(self) -> list[Sequence]:
         """Sequences whose next token this step decides: those that decode, then those whose last chunk it is."""
-        last = (chunk.sequence for chunk in self.chunks if chunk.completes)
-        return [*self.decode, *(sequence for sequence in last if sequence.pool is None)]
+        last = (chunk.sequence for chunk in (*self.decode, *self.chunks) if chunk.completes)
+        return [sequence for sequence in last if sequence.pool is None]
 
 
 @attrs.define
@@ -82,9 +82,10 @@ class Scheduler:
     """Continuous batching: sequences join and leave between any two steps.
 
     Sequences that wait are admitted in order of arrival. Each step has a budget of tokens: decoding rows take one
-    each, the rest goes to prompts in chunks. Embeddings come in bulk: while anybody else is there they get a part of it
-    (`POOLED_PART`), and as much time as the others at most. When the rows together would hold more than
-    ``kv_tokens``, the sequence that arrived last gives up its row; it keeps its tokens and is prefilled again later.
+    each, then what was forced on them, the rest goes to prompts in chunks. Embeddings come in bulk: while anybody else
+    is there they get a part of it (`POOLED_PART`), and as much time as the others at most. When the rows together would
+    hold more than ``kv_tokens``, the sequence that arrived last gives up its row; it keeps its tokens and is prefilled
+    again later.
 
     Args:
         runner: whose rows are scheduled.
@@ -144,15 +145,21 @@ class Scheduler:
         self._arrange_rows()
         self._make_room()
         budget = self._budget()
+        decode = [self._decoding_chunk(row, budget) for row in range(self._decoding)]
         chunks = self._chunks(budget)
         if not chunks and not self._decoding:  # whoever generates waits for what embeddings hold
             budget.pooled = self._pooled_part
             chunks = self._chunks(budget)
-        return Plan(tuple(self._rows[: self._decoding]), tuple(chunks))
+        return Plan(tuple(decode), tuple(chunks))
 
     def spent(self, embeddings_s: float, others_s: float) -> None:
         """Is told how long the step took that was planned last, in seconds."""
         self._sharing.spent(embeddings_s, others_s)
+
+    def _decoding_chunk(self, row: int, budget: Budget) -> Chunk:
+        """What of a decoding row's tokens is computed; one is always in the budget."""
+        sequence, start = self._rows[row], self._runner.length(row)
+        return Chunk(sequence, row, start, start + 1 + budget.spend(sequence, sequence.known - start - 1))
 
     def _chunks(self, budget: Budget) -> list[Chunk]:
         """What is computed of prompts. Admits as many as there is room for."""

@@ -251,6 +251,16 @@ class LlguidanceMatcher:
                 raise self._failure()
             return Status.REJECTED
 
+    def forced_text(self) -> bytes:
+        """Raises `GrammarFailure`."""
+        if self._terminated:
+            return b""
+        with _Holding(self) as native:
+            text = native.compute_ff_bytes()
+            if native.is_error():
+                raise self._failure()
+            return text
+
     def rollback(self, tokens: int) -> Status:
         if tokens and self._terminated:
             self._terminated = False

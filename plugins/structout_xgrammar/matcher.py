@@ -17,7 +17,7 @@ _REJECTED: Final = Status.REJECTED
 
 
 class XgrammarMatcher:
-    """See `structout.backend.Matcher`, `SupportsRollback` and `SupportsFork`.
+    """See `structout.backend.Matcher`, `SupportsRollback`, `SupportsFork` and `SupportsForcedText`.
 
     xgrammar takes a stop token that is also ordinary text for text where the text is not complete. Here it never is.
 
@@ -68,6 +68,9 @@ class XgrammarMatcher:
         copy = XgrammarMatcher(self.native.fork(), self._is_text, self._stops)
         copy._terminated = self._terminated
         return copy
+
+    def forced_text(self) -> bytes:
+        return b"" if self._terminated else self.native.find_jump_forward_string().encode()
 
     @property
     def is_accepting(self) -> bool:

@@ -27,7 +27,7 @@ class Law(enum.StrEnum):
     AFTER_END = "after_end"
     REFUSED_TOKEN = "refused_token"
     BATCH_FILL = "batch_fill"
-    FORCED_TOKENS = "forced_tokens"
+    FORCED_TEXT = "forced_text"
     LIVENESS = "liveness"
     MASK_DIFFERENCE = "mask_difference"
     TOKEN_IDS = "token_ids"
@@ -65,7 +65,7 @@ _MEANINGS: Mapping[Law, str] = {
     Law.AFTER_END: "After the stop token there is only TERMINATED, and the text stays complete.",
     Law.REFUSED_TOKEN: "A refused token, a stop token too early included, changes nothing.",
     Law.BATCH_FILL: "Filling rows in one call gives the rows and statuses that filling them one by one would.",
-    Law.FORCED_TOKENS: "Forced tokens are accepted, and no text that goes on otherwise is allowed.",
+    Law.FORCED_TEXT: "Forced text is accepted, and no text that goes on otherwise, or ends, is allowed.",
     Law.LIVENESS: "From every state that can be reached some token can follow, or the text is complete.",
     Law.MASK_DIFFERENCE: "Two backends that are both exact allow the same tokens in the same state.",
     Law.TOKEN_IDS: "Whether a token may follow depends on its bytes, not on its id nor on others of the same bytes.",

@@ -38,7 +38,7 @@ LAWS: Final[Mapping[Level, tuple[Law, ...]]] = {
     ),
     Level.LANGUAGE: (Law.WRONG_REJECTION, Law.OVER_ACCEPTANCE, Law.SERIALIZATION),
     Level.BATCH: (Law.BATCH_FILL,),
-    Level.ROLLBACK: (Law.ROLLBACK, Law.FORK, Law.DRAFTS, Law.FORCED_TOKENS),
+    Level.ROLLBACK: (Law.ROLLBACK, Law.FORK, Law.DRAFTS, Law.FORCED_TEXT),
     Level.CONCURRENCY: (Law.CONCURRENCY,),
     Level.RESOURCES: (Law.MASK_TIME, Law.LEAK, Law.MEMORY, Law.CRASH, Law.HANG),
 }
@@ -65,7 +65,7 @@ PROTECTS: Final[Mapping[Law, str]] = {
     Law.ROLLBACK: "speculative decoding that leaves the grammar elsewhere than the text",
     Law.FORK: "samples of one prompt that disturb each other",
     Law.DRAFTS: "drafts that are verified against wrong masks",
-    Law.FORCED_TOKENS: "text that is appended although the model had a choice",
+    Law.FORCED_TEXT: "text that is appended although the model had a choice",
     Law.CONCURRENCY: "faults that only show under load",
     Law.MASK_TIME: "a step of everybody that waits for one request's mask",
     Law.LEAK: "a server that has to be restarted every night",

@@ -8,8 +8,9 @@ them; tokens added by hand that are not special are ADDED and stand for their te
 of the logits beyond the tokenizer's last id are padding, to be given as ``padded_size``.
 """
 
+from structout.vocabularies.canonical import CanonicalTokens
 from structout.vocabularies.gguf import from_gguf
 from structout.vocabularies.huggingface import from_huggingface
 from structout.vocabularies.tiktoken import from_tiktoken
 
-__all__ = ["from_gguf", "from_huggingface", "from_tiktoken"]
+__all__ = ["CanonicalTokens", "from_gguf", "from_huggingface", "from_tiktoken"]

@@ -46,7 +46,7 @@ def from_huggingface(
         VocabularyError: the tokenizer is not a fast one or of neither family, it names no end of sequence, an id is out
             of range, or ``padded_size`` is too small.
     """
-    backend = _backend(tokenizer)
+    backend = backend_of(tokenizer)
     spelling = _spelling(backend.decoder)
     unknown = _unknown_token(backend.model)
     pieces = {token: spelling.own(text) for text, token in backend.get_vocab(with_added_tokens=False).items()}
@@ -64,7 +64,7 @@ def from_huggingface(
     )
 
 
-def _backend(tokenizer: "tokenizers.Tokenizer | FastTokenizer") -> "tokenizers.Tokenizer":
+def backend_of(tokenizer: "tokenizers.Tokenizer | FastTokenizer") -> "tokenizers.Tokenizer":
     try:
         from tokenizers import Tokenizer
     except ImportError as error:

@@ -8,7 +8,7 @@ each request ends exactly once; one that finishes has the text that it has alone
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import hypothesis.strategies as st
@@ -31,8 +31,8 @@ from structout.compile import Pending
 from structout.constraint import Constraint
 from structout.grammar import Grammar
 from structout.spec import GrammarSpec
-from tests.fakes import BYTES, MATCHER_TYPES, TrieMatcher, trie_grammar
-from tests.scripted import ScriptedRunner
+from tests.fakes import BYTES, MATCHER_TYPES, ForcingTrieMatcher, TrieMatcher, trie_grammar
+from tests.scripted import LongestTokens, ScriptedRunner
 
 OPTIONS = ("yes", "no", "maybe", "abcd", "éé")
 STOPS = ((), ("s", "be", "é"), ("o", "éé", "\ufffd", "cd and more"))
@@ -73,14 +73,26 @@ class ReadyService(ManualService):
         return pending
 
 
+class ForcingService(ManualService):
+    """Has every grammar at once, of a matcher that knows what is forced."""
+
+    def submit(
+        self, spec: GrammarSpec, *, backend: str | None = None, deadline_s: float | None = None
+    ) -> Pending[Grammar]:
+        pending = super().submit(spec)
+        pending.settle(Ok(grammar(ForcingTrieMatcher)))
+        return pending
+
+
 def grammar(matcher: type[TrieMatcher] = TrieMatcher) -> Grammar:
     return trie_grammar(*OPTIONS, matcher=matcher)
 
 
 @cache
-def alone(request: Request) -> tuple[str, tuple[int, ...]]:
+def alone(request: Request, *, forces: bool = False) -> tuple[str, tuple[int, ...]]:
     """Text and tokens of a request that has the engine for itself."""
-    lonely = Engine(ScriptedRunner(), ReadyService())
+    canonical = LongestTokens() if forces else None
+    lonely = Engine(ScriptedRunner(), ForcingService() if forces else ReadyService(), canonical=canonical)
     [finished] = [event.outcome for event in run(lonely, [request]) if isinstance(event.outcome, Finished)]
     lonely.close()
     return finished.text, finished.token_ids
@@ -148,11 +160,14 @@ class Seen:
 
 
 class EngineMachine(RuleBasedStateMachine):
+    forces: ClassVar[bool] = False
+
     def __init__(self) -> None:
         super().__init__()
         self.service = ManualService()
         self.runner = ScriptedRunner(max_rows=3, max_len=32)
-        self.engine = Engine(self.runner, self.service, step_tokens=6, kv_tokens=40)
+        canonical = LongestTokens() if self.forces else None
+        self.engine = Engine(self.runner, self.service, step_tokens=6, kv_tokens=40, canonical=canonical)
         self.requests: dict[str, Request] = {}
         self.seen: dict[str, Seen] = {}
         self.aborted: set[str] = set()
@@ -184,6 +199,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data(), matcher=st.sampled_from((None, *MATCHER_TYPES)))
     def compile_ends(self, data: st.DataObject, matcher: type[TrieMatcher] | None) -> None:
         pending = data.draw(st.sampled_from(self.service.pending))
+        if self.forces and matcher is not None:
+            matcher = ForcingTrieMatcher
         result: Result[Grammar, GrammarError] = Err(REFUSED) if matcher is None else Ok(grammar(matcher))
         pending.settle(result)
 
@@ -225,7 +242,7 @@ class EngineMachine(RuleBasedStateMachine):
             case Finished():
                 assert (seen.text, seen.tokens) == (end.text, end.token_ids)
                 if self._fits(request):
-                    assert (end.text, end.token_ids) == alone(request)
+                    assert (end.text, end.token_ids) == alone(request, forces=self.forces)
             case Aborted():
                 assert request.id in self.aborted
             case Failed(error):
@@ -245,7 +262,7 @@ class EngineMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever has happened: once every grammar is there, everybody comes to an end."""
         for pending in self.service.pending:
-            pending.settle(Ok(grammar()))
+            pending.settle(Ok(grammar(ForcingTrieMatcher if self.forces else TrieMatcher)))
         for _ in range(400):
             if not self.engine.unfinished:
                 break
@@ -258,5 +275,13 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine.close()
 
 
+class ForcingEngineMachine(EngineMachine):
+    """With tokens that are not sampled, because the grammar forces them."""
+
+    forces = True
+
+
 TestEngineMachine = EngineMachine.TestCase
 TestEngineMachine.settings = settings(max_examples=100, stateful_step_count=30)
+TestForcingEngineMachine = ForcingEngineMachine.TestCase
+TestForcingEngineMachine.settings = settings(max_examples=100, stateful_step_count=30)

@@ -103,7 +103,7 @@ def test_a_place_counts_where_the_bytes_before_it_are_a_text_of_the_grammar(
     while rest:
         fitting = [token for token in TEXT_TOKENS if rest.startswith(BYTES.token(token))]
         token = fitting[choices[len(tokens)] % len(fitting)]
-        cuts.before(token, constraint)
+        cuts.before(token, is_complete=constraint.is_accepting)
         constraint.accept(token)
         tokens.append(token)
         data, rest = data + BYTES.token(token), rest[len(BYTES.token(token)) :]
@@ -196,7 +196,7 @@ def test_a_byte_that_ends_the_text_is_no_text() -> None:
     """The token of one byte may be a stop token of the request: then the place is not taken for complete."""
     constraint = trie_grammar("a", "ab").start(stop_token_ids=(ord("a"), EOS), max_rollback=4).unwrap()
     cuts = Cuts(Spelling(BYTES))
-    cuts.before(257, constraint)
+    cuts.before(257, is_complete=constraint.is_accepting)
     constraint.accept(257)
     assert not cuts.allow(1, constraint, [257])
 
@@ -213,7 +213,7 @@ def test_a_risky_grammar_is_not_asked_about_places_inside_tokens() -> None:
     constraint = grammar.start(max_rollback=4).unwrap()
     cuts = Cuts(Spelling(BYTES))
     for token in (257, ord("b")):
-        cuts.before(token, constraint)
+        cuts.before(token, is_complete=constraint.is_accepting)
         constraint.accept(token)
     assert [cuts.allow(cut, constraint, [257, ord("b")]) for cut in range(4)] == [True, False, True, False]
     assert asked == []

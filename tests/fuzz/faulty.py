@@ -20,7 +20,7 @@ from structout.fuzz.vocabulary import small_vocabulary
 from structout.grammar import BoundBackend
 from structout.spec import GrammarSpec
 from structout.vocabulary import Vocabulary
-from tests.fakes import RollbackTrieMatcher, TrieGrammar
+from tests.fakes import ForcingTrieMatcher, TrieGrammar
 
 MEMBERS = ("abc", "abd", "a", "yes", "漢字")
 CASE = Case(
@@ -34,15 +34,11 @@ def allow(row: BitmaskRow, token: int) -> None:
     row.view(np.uint32)[token >> 5] |= np.uint32(1 << (token & 31))
 
 
-class GoodMatcher(RollbackTrieMatcher):
+class GoodMatcher(ForcingTrieMatcher):
     """Can do all that a matcher may."""
 
     def fork(self) -> Matcher:
         return attrs.evolve(self, undo=list(self.undo))
-
-    def forced_tokens(self) -> Sequence[int]:
-        allowed = [token for token in self._allowed() if token not in self.stops]
-        return allowed if len(self._allowed()) == 1 else []
 
 
 class GoodBackend:
@@ -312,12 +308,12 @@ class DeadEnd(GoodMatcher):
 
 
 class ForcesTheFirst(GoodMatcher):
-    def forced_tokens(self) -> Sequence[int]:
-        return sorted(self._allowed() - self.stops)[:1]
+    def forced_text(self) -> bytes:
+        return min(self._rest(), default=b"")
 
 
 class ForcesNothingToSpeakOf(GoodMatcher):
-    def forced_tokens(self) -> Sequence[int]:
+    def forced_text(self) -> bytes:
         return None  # type: ignore[return-value]
 
 

@@ -12,6 +12,7 @@ from tests.mutants import (
     batches,
     compiles,
     ends,
+    forcing,
     keeping,
     languages,
     meetings,
@@ -23,7 +24,7 @@ from tests.mutants import (
 )
 from tests.mutants.wrapping import Mutant, PassBackend, PassGrammar, PassMatcher, make
 
-MODULES = (rows, moves, ends, tokens, batches, languages, meetings, readings, compiles, keeping, resources)
+MODULES = (rows, moves, ends, forcing, tokens, batches, languages, meetings, readings, compiles, keeping, resources)
 
 
 def mutants_of(module: ModuleType) -> Iterator[Mutant]:

@@ -117,7 +117,7 @@ def test_levels_are_chosen_and_kinds_are_the_backends() -> None:
     checks = conformance_checks(info, levels=[Level.ROLLBACK])
     assert {str(check) for check in checks} == {
         f"rollback-{law}-{kind}"
-        for law in ("rollback", "fork", "drafts", "forced_tokens")
+        for law in ("rollback", "fork", "drafts", "forced_text")
         for kind in ("choice", "regex", "lark")
     }
 

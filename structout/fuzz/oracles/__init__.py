@@ -20,7 +20,7 @@ from structout.fuzz.oracles.language import (
 from structout.fuzz.oracles.loading import loads_as_saved
 from structout.fuzz.oracles.masks import (
     fill_is_pure,
-    forced_tokens_are_forced,
+    forced_text_is_forced,
     mask_is_accept,
     something_can_follow,
 )
@@ -54,7 +54,7 @@ ORACLES: Final[Mapping[Law, tuple[Oracle, ...]]] = {
     Law.REFUSED_TOKEN: (refused_tokens_change_nothing,),
     Law.DRAFTS: (drafts_leave_no_trace,),
     Law.BATCH_FILL: (batch_is_single,),
-    Law.FORCED_TOKENS: (forced_tokens_are_forced,),
+    Law.FORCED_TEXT: (forced_text_is_forced,),
     Law.LIVENESS: (something_can_follow,),
     Law.DETERMINISM: (compiles_the_same_again, loads_as_saved),
     Law.TOKEN_IDS: (ids_do_not_matter,),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from structout.backend import Status, SupportsForcedTokens
+from structout.backend import Status, SupportsForcedText
 from structout.fuzz.law import Law, broken
 from structout.fuzz.probe import Probe, call
 from structout.fuzz.trial import Trial
@@ -70,25 +70,34 @@ def something_can_follow(trial: Trial) -> None:
                     broken(Law.LIVENESS, "an allowed token leads where no token can follow", **ahead.where())
 
 
-def forced_tokens_are_forced(trial: Trial) -> None:
-    """What is called forced is accepted, and every allowed token agrees with its text."""
+def forced_text_is_forced(trial: Trial) -> None:
+    """What is called forced is accepted, and every allowed token agrees with it."""
     for probe in trial.states(STATES * 2):
-        if not isinstance(probe.matcher, SupportsForcedTokens):
+        if not isinstance(probe.matcher, SupportsForcedText):
             return
         _follow(trial, probe, _forced(probe.matcher))
 
 
-def _forced(matcher: SupportsForcedTokens) -> list[int]:
-    return call("forced_tokens()", lambda: list(matcher.forced_tokens()))
+def _forced(matcher: SupportsForcedText) -> bytes:
+    text: object = call("forced_text()", matcher.forced_text)
+    if not isinstance(text, bytes):
+        broken(Law.RESULT_DISCIPLINE, f"forced_text() returned {type(text).__name__}")
+    return text
 
 
-def _follow(trial: Trial, probe: Probe, forced: list[int]) -> None:
-    rest = trial.vocabulary.decode(forced)
-    for token in forced:
-        for other in probe.fill().nonzero()[0].tolist():
-            piece = trial.vocabulary.token(other)
-            if other in probe.stops or not (rest.startswith(piece) or piece.startswith(rest)):
-                message = "a token may follow that does not agree with the forced tokens"
-                broken(Law.FORCED_TOKENS, message, token=other, forced=forced, **probe.where())
+def _follow(trial: Trial, probe: Probe, forced: bytes) -> None:
+    """Goes along the forced text, by one of its longest tokens or of its shortest each."""
+    rest = forced
+    while rest:
+        within: list[int] = []
+        for token in probe.fill().nonzero()[0].tolist():
+            piece = trial.vocabulary.token(token)
+            if token in probe.stops or not piece or not (rest.startswith(piece) or piece.startswith(rest)):
+                message = "a token may follow that does not agree with the forced text"
+                broken(Law.FORCED_TEXT, message, token=token, forced=repr(forced), **probe.where())
+            within += [token] if rest.startswith(piece) else []
+        if not within:
+            return
+        token = trial.draw.choice((min, max))(within, key=lambda each: len(trial.vocabulary.token(each)))
         trial.step(probe, token)
         rest = rest[len(trial.vocabulary.token(token)) :]
