@@ -105,6 +105,7 @@ class TransformersRunner:
                 its attention than what all keys before a token come to.
         """
         _check_kind(model)
+        _check_positions(model, max_len)
         model.set_attn_implementation(IMPLEMENTATION)
         self._model = model.train(False)
         kind, layers, self.logit_width = _tried(model)
@@ -192,6 +193,25 @@ def _check_kind(model: PreTrainedModel) -> None:
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     if others := sorted(kind.__name__ for kind in kinds - {DynamicLayer}):
         raise UnsupportedModelError(f"{name} needs caches of other kinds: {', '.join(others)}")
+
+
+def _check_positions(model: PreTrainedModel, max_len: int) -> None:
+    """Refuses rows that would change how a model encodes positions once one of them is long: with it, what the others
+    get and what is stored would be wrong."""
+    for module in model.modules():
+        config: Any = getattr(module, "config", None)
+        match getattr(module, "rope_type", None):
+            case "longrope":
+                longest = config.rope_parameters["original_max_position_embeddings"]
+            case "dynamic":
+                longest = config.max_position_embeddings
+            case _:
+                continue
+        if max_len > longest:
+            name = type(model).__name__
+            raise UnsupportedModelError(
+                f"{name} encodes positions otherwise beyond {longest} tokens: a max_len of {max_len} is too high"
+            )
 
 
 @attrs.frozen
