@@ -347,7 +347,6 @@ class Engine:
                 self._end(sequence, Failed(error))
             case Ok(constraint):
                 sequence.constraint = constraint
-                # Told with the first token that is sampled: before that the request may fail, as one that said nothing.
                 self._take_forced(sequence)
                 if sequence.is_over:
                     return
@@ -398,6 +397,7 @@ class Engine:
         """Accepts one sampled token, and what it forces; ends the sequence if it was its last, or was refused."""
         sequence, token, constraint = new.sequence, new.token, new.sequence.constraint
         sequence.misses = 0
+        sequence.speaks = True
         if sequence.cuts is not None and constraint is not None:
             sequence.cuts.before(token, is_complete=constraint.is_accepting)
         if constraint is not None and (status := constraint.accept(token)) is not Status.OK:
@@ -429,6 +429,7 @@ class Engine:
             self._finish(sequence, FinishReason.LENGTH)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, stop_token_id: int | None = None) -> None:
+        sequence.speaks = True
         sequence.text.append(sequence.detokenizer.finish())
         generated = len(sequence.tokens) + (stop_token_id is not None)
         finished = Finished(

@@ -171,6 +171,8 @@ class Sequence:
         logprobs: of each of ``tokens``, if asked for.
         text: the piece of text that each of ``tokens`` completed; at the end one more, what was held back until then.
         constraint: its matcher; None for free text and while it is blocked.
+        speaks: whether events deliver it: from its first token that was sampled on, or once it has finished. What is
+            forced before that is held back: the request may fail yet, as one that has said nothing.
         told: how much of it events have delivered.
         misses: how often in a row its own bitmask row has missed its budget.
         pool: what its embedding is made of, if that is what it is for. It never decodes.
@@ -188,6 +190,7 @@ class Sequence:
     logprobs: list[TokenLogprob] = attrs.field(factory=list)
     text: list[str] = attrs.field(factory=list)
     constraint: Constraint | None = None
+    speaks: bool = False
     told: Told = Told()
     misses: int = 0
     pool: Pool | None = None
@@ -233,8 +236,8 @@ class Sequence:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are tokens, or text, that no event has delivered."""
-        return len(self.tokens) > self.told.tokens or any(self.text[self.told.pieces :])
+        """Whether there are tokens, or text, to be delivered."""
+        return self.speaks and (len(self.tokens) > self.told.tokens or any(self.text[self.told.pieces :]))
 
     def move(self, to: State) -> None:
         self.state = moved(self.state, to)

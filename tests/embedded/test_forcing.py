@@ -91,9 +91,10 @@ def test_only_where_there_is_a_choice_is_a_token_sampled() -> None:
 
 def test_what_is_forced_first_is_not_told_before_the_model_has_run() -> None:
     first = LongestTokens().after((), b"colour: ")
-    deltas, _, runner = generated(request())
+    deltas, _, _ = generated(request())
     assert deltas[0].token_ids[: len(first)] == first
     assert len(deltas[0].token_ids) > len(first)
+    runner = Counting()
     runner.fail_on = 1
     engine = Engine(runner, Service(), canonical=LongestTokens())
     [event] = list(run(engine, [request()]))

@@ -100,7 +100,7 @@ def test_what_was_loaded_is_out_of_the_garbage_collectors_sight_and_threads_take
     gc.unfreeze()
     sys.setswitchinterval(0.005)
     registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
-    local = open_local("scripted", registry=registry)
+    local = open_local("scripted", force_tokens=False, registry=registry)
     assert not any(each is registry for each in gc.get_objects())
     assert sys.getswitchinterval() == pytest.approx(local_module.SWITCH_S)
     local.close()
@@ -119,7 +119,9 @@ def test_backends_that_may_be_chosen_are_loaded_and_others_when_they_are_named()
         return attrs.evolve(good, create=create, by_name_only=by_name_only)
 
     plugin = TriePlugin(info("chosen", by_name_only=False), info("named", by_name_only=True))
-    local = open_local("scripted", registry=discover(plugins={"test": plugin}, entry_points=[], disable=[]))
+    local = open_local(
+        "scripted", force_tokens=False, registry=discover(plugins={"test": plugin}, entry_points=[], disable=[])
+    )
     assert started == ["chosen"]
     assert isinstance(local.service.backend("named"), Ok)
     assert started == ["chosen", "named"]
@@ -132,7 +134,7 @@ atexit.register(lambda: print("frozen:", gc.get_freeze_count()))
 from tests.embedded import test_local
 with test_local.pytest.MonkeyPatch.context() as patch:
     test_local.patched(patch)
-    test_local.open_local("scripted").close()
+    test_local.open_local("scripted", force_tokens=False).close()
 print("frozen:", gc.get_freeze_count())
 """
 
@@ -147,7 +149,7 @@ def test_at_the_end_everything_is_freed_as_ever() -> None:
 @pytest.mark.parametrize(("workers", "backend"), [(0, "trie"), (3, "elsewhere")])
 def test_with_a_sandbox_what_was_slow_is_compiled_elsewhere(workers: int, backend: str) -> None:
     registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
-    local = open_local("scripted", registry=registry, sandbox_workers=workers)
+    local = open_local("scripted", force_tokens=False, registry=registry, sandbox_workers=workers)
     assert local.service.compile(RISKY, backend="trie").unwrap().backend.id == backend
     local.close()
     assert [id(each) for each in Closes.made] == ([id(local.sandbox), id(local.isolation)] if workers else [])
@@ -166,7 +168,7 @@ def test_who_observes_hears_how_long_requests_wait() -> None:
             heard.append(error)
 
     registry = discover(plugins={"test": TriePlugin(trie_info("trie"))}, entry_points=[], disable=[])
-    local = open_local("scripted", registry=registry, observer=Hears())
+    local = open_local("scripted", force_tokens=False, registry=registry, observer=Hears())
     local.service.compile(RISKY, backend="trie")
     local.close()
     assert heard == [None]

@@ -80,7 +80,7 @@ def trained(cuts: str) -> CanonicalTokens:
     tokenizer.train_from_iterator([*texts, *['":"', '","', "}}", "''s  \n \n", "aab", "  \n"] * 9], trainer)
     tokenizer.add_special_tokens(["<|end|>"])
     tokenizer.add_tokens([AddedToken("<tool_call>", special=False)])
-    return CanonicalTokens(tokenizer, from_huggingface(tokenizer, eos_token_ids=[tokenizer.token_to_id("<|end|>")]))
+    return CanonicalTokens(tokenizer, from_huggingface(tokenizer, eos_token_ids=[tokenizer.get_vocab()["<|end|>"]]))
 
 
 def texts() -> st.SearchStrategy[str]:
