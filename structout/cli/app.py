@@ -210,3 +210,50 @@ def bench_masks(
     from structout.cli.bench import masks, report
 
     raise typer.Exit(masks.run(vocabulary, report.Options(quick=quick, as_json=as_json, plot=plot)))
+
+
+@bench.command("compile")
+def bench_compile(
+    schemas: Annotated[
+        Path | None, typer.Option(help="File with a JSON Schema in each line; a few of its own when not given.")
+    ] = None,
+    vocabulary: GgufVocabulary = "smollm2",
+    quick: Quick = False,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compiling schemas through the compile service, beside the backends called directly."""
+    from structout.cli.bench import compile as compile_benchmark
+    from structout.cli.bench import report
+
+    options = report.Options(quick=quick, as_json=as_json, plot=plot)
+    raise typer.Exit(compile_benchmark.run(schemas, vocabulary, options))
+
+
+@bench.command("promotion")
+def bench_promotion(
+    blocked: Annotated[
+        int, typer.Option(help="How many requests are blocked, beside a hundred; a million take 1.5 GB.")
+    ] = 1_000_000,
+    quick: Quick = False,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """A step's promotion with very many blocked requests, beside the same with a hundred."""
+    from structout.cli.bench import promotion, report
+
+    raise typer.Exit(promotion.run(blocked, report.Options(quick=quick, as_json=as_json, plot=plot)))
+
+
+@bench.command("e2e")
+def bench_e2e(
+    model: Model = "smollm2",
+    temperature: Annotated[float, typer.Option(min=0.0, help="Of both sides; 0 is greedy.")] = 0.8,
+    quick: Quick = False,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """The embedded engine with xgrammar, beside transformers' generate with xgrammar's logits processor."""
+    from structout.cli.bench import e2e, report
+
+    raise typer.Exit(e2e.run(model, temperature, report.Options(quick=quick, as_json=as_json, plot=plot)))

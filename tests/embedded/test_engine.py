@@ -10,8 +10,11 @@ import attrs
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine_adapter.embedded import forward as forward_module
+from engine_adapter.embedded.detokenize import Detokenizer
 from engine_adapter.embedded.engine import Engine, Event, run
 from engine_adapter.embedded.request import (
     Blocked,
@@ -24,6 +27,7 @@ from engine_adapter.embedded.request import (
     Waiting,
     moved,
 )
+from engine_adapter.embedded.scheduler import LEAST_PART, Scheduler
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReason
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.sampling.batch import SamplingBatch
@@ -279,6 +283,50 @@ def test_long_prompts_are_prefilled_in_chunks_within_the_budget(service: Compile
     for _ in range(4):
         engine.step()
     assert runner.prefilled == 40, "a prompt is prefilled once"
+
+
+@given(
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=8),
+    step_tokens=st.integers(1, 64),
+    max_rows=st.integers(1, 8),
+)
+def test_no_prompt_is_cut_into_small_pieces_beside_another(lengths: list[int], step_tokens: int, max_rows: int) -> None:
+    """Prompts are computed in order of arrival. In a step all but the first chunk, and what is left of each, have a
+    least size, unless they are all that there was."""
+    runner = ScriptedRunner(max_rows=max_rows)
+    scheduler = Scheduler(runner, step_tokens=step_tokens, kv_tokens=max_rows * runner.max_len)
+    sequences = [waiting(number, length) for number, length in enumerate(lengths)]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    least, done = step_tokens // LEAST_PART, [0] * len(lengths)
+    while done != lengths:
+        plan = scheduler.plan()
+        assert plan.chunks, "some prompt goes on in every step"
+        assert sum(chunk.end - chunk.start for chunk in plan.chunks) <= step_tokens
+        order = [chunk.sequence.arrival for chunk in plan.chunks]
+        assert order == sorted(order)
+        assert not any(0 < done[earlier] < lengths[earlier] for earlier in range(order[0])), "one that came first waits"
+        for place, chunk in enumerate(plan.chunks):
+            sequence = chunk.sequence
+            assert chunk.start == done[sequence.arrival]
+            done[sequence.arrival] = chunk.end
+            size, left = chunk.end - chunk.start, lengths[sequence.arrival] - chunk.end
+            assert not left or place == 0 or min(size, left) >= least
+            runner.prefill(chunk.row, chunk.tokens(), chunk.start)
+            sequence.move(Prefilling(chunk.end) if left else Decoding())
+            if not left:
+                sequence.move(Ended(Aborted()))
+
+
+def waiting(number: int, length: int) -> Sequence:
+    """A sequence that waits to be computed."""
+    return Sequence(
+        request=Request(id=str(number), prompt=(1,) * length),
+        arrival=number,
+        state=Waiting(),
+        stop_token_ids=frozenset(),
+        detokenizer=Detokenizer(BYTES.token),
+    )
 
 
 def test_a_request_joins_and_leaves_between_steps(engine: Engine) -> None:

@@ -57,11 +57,12 @@ def _grammars(service: CompileService, vocabulary: Vocabulary) -> Iterator[tuple
     for backend, peer in PEERS.items():
         if not isinstance(service.backend(backend), Ok):
             continue
+        compile_alone = peer(vocabulary)
         for number, (schema, _) in enumerate(recording.DOCUMENTS):
             text = json.dumps(schema)
             match service.compile(JsonSchema(text), backend=backend):
                 case Ok(grammar):
-                    yield number, grammar, peer(text, vocabulary)
+                    yield number, grammar, compile_alone(text)
                 case Err(error):
                     raise BenchError(f"{backend} does not compile its schema: {error}", error.hint or "")
 

@@ -23,17 +23,25 @@ class Walker(Protocol):
 
 
 Start = Callable[[], Walker]
-"""Makes a sequence of a grammar that is compiled."""
+"""Makes a sequence of a grammar that is compiled; raises what the library raises where it compiles only now."""
+
+Compile = Callable[[str], Start]
+"""Compiles a JSON Schema; raises what the library raises if it does not take it."""
 
 
-def xgrammar(schema: str, vocabulary: Vocabulary) -> Start:
-    """xgrammar on a JSON Schema, with its defaults."""
+def xgrammar(vocabulary: Vocabulary) -> Compile:
+    """xgrammar on JSON Schemas, with its defaults."""
     import xgrammar
 
     stops = list(vocabulary.eos_token_ids)
     info = xgrammar.TokenizerInfo(vocabulary.tokens(), vocab_size=vocabulary.padded_size, stop_token_ids=stops)
-    grammar = xgrammar.GrammarCompiler(info, max_threads=1).compile_json_schema(schema)
-    return lambda: _Xgrammar(xgrammar.GrammarMatcher(grammar))
+    compiler = xgrammar.GrammarCompiler(info, max_threads=1)
+
+    def compile_schema(schema: str) -> Start:
+        grammar = compiler.compile_json_schema(schema)
+        return lambda: _Xgrammar(xgrammar.GrammarMatcher(grammar))
+
+    return compile_schema
 
 
 @attrs.frozen(eq=False)
@@ -47,13 +55,24 @@ class _Xgrammar:
         return bool(self.native.accept_token(token))
 
 
-def llguidance(schema: str, vocabulary: Vocabulary) -> Start:
-    """llguidance on a JSON Schema, with its defaults."""
+def llguidance(vocabulary: Vocabulary) -> Compile:
+    """llguidance on JSON Schemas, with its defaults."""
     import llguidance
 
     tokenizer = llguidance_tokenizer(vocabulary)
-    grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
-    return lambda: _Llguidance(llguidance.LLMatcher(tokenizer, grammar, log_level=0))
+
+    def compile_schema(schema: str) -> Start:
+        grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
+
+        def start() -> Walker:
+            matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
+            if error := matcher.get_error():
+                raise ValueError(error)
+            return _Llguidance(matcher)
+
+        return start
+
+    return compile_schema
 
 
 def llguidance_tokenizer(vocabulary: Vocabulary) -> Any:
@@ -94,7 +113,7 @@ class _Llguidance:
         return bool(self.native.consume_token(token))
 
 
-PEERS: Final[Mapping[str, Callable[[str, Vocabulary], Start]]] = MappingProxyType(
+PEERS: Final[Mapping[str, Callable[[Vocabulary], Compile]]] = MappingProxyType(
     {"xgrammar": xgrammar, "llguidance": llguidance}
 )
 """By the id of structout's backend on the same library."""

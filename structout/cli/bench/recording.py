@@ -21,7 +21,8 @@ from structout.vocabulary import Vocabulary, VocabularyError
 PACKAGED: Final = "smollm2"
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """A schema of objects with these properties, all of them and no others."""
     required = list(properties)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -29,16 +30,16 @@ def _object(**properties: Any) -> dict[str, Any]:
 _TEXT: Final = {"type": "string"}
 DOCUMENTS: Final[tuple[tuple[dict[str, Any], Any], ...]] = (
     (
-        _object(name=_TEXT, age={"type": "integer"}, city=_TEXT, tags={"type": "array", "items": _TEXT}),
+        object_schema(name=_TEXT, age={"type": "integer"}, city=_TEXT, tags={"type": "array", "items": _TEXT}),
         {"name": "Grace Hopper", "age": 85, "city": "Arlington, Virginia", "tags": ["compilers", "navy", "COBOL"]},
     ),
     (
-        _object(
+        object_schema(
             id={"type": "integer"},
             status={"enum": ["open", "closed", "in progress"]},
             priority={"type": "number"},
             summary=_TEXT,
-            assignee={"anyOf": [_object(email=_TEXT), {"type": "null"}]},
+            assignee={"anyOf": [object_schema(email=_TEXT), {"type": "null"}]},
         ),
         {
             "id": 40213,
@@ -51,7 +52,7 @@ DOCUMENTS: Final[tuple[tuple[dict[str, Any], Any], ...]] = (
     (
         {
             "type": "array",
-            "items": _object(
+            "items": object_schema(
                 product=_TEXT,
                 price={"type": "number"},
                 available={"type": "boolean"},

@@ -52,22 +52,29 @@ def check_plot(plot: Path | None) -> None:
         raise BenchError("drawing needs matplotlib, which is not installed", "pip install 'structout[plot]'") from exc
 
 
-def show(benchmark: str, machine: Mapping[str, str], figures: Sequence[Figure], options: Options) -> None:
-    """Prints the figures, and draws them if asked to."""
+def show(
+    benchmark: str,
+    machine: Mapping[str, str],
+    figures: Sequence[Figure],
+    options: Options,
+    *,
+    unit: str = "microseconds of process time a row",
+) -> None:
+    """Prints the figures, and draws them if asked to. ``unit`` says what the two sides' times are."""
     if options.as_json:
         found = [attrs.asdict(figure) for figure in figures]
-        print(json.dumps({"benchmark": benchmark, "machine": dict(machine), "figures": found}, indent=2))
+        print(json.dumps({"benchmark": benchmark, "machine": dict(machine), "unit": unit, "figures": found}, indent=2))
     else:
-        _print(machine, figures)
+        _print(machine, figures, unit)
     if options.plot is not None:
-        _draw(benchmark, figures, options.plot)
+        _draw(benchmark, figures, unit, options.plot)
 
 
-def _print(machine: Mapping[str, str], figures: Sequence[Figure]) -> None:
+def _print(machine: Mapping[str, str], figures: Sequence[Figure], unit: str) -> None:
     console = Console()
     for name, value in machine.items():
         console.print(f"{name}: {value}", highlight=False, markup=False)
-    console.print(f"microseconds of process time a row; the peer: {_peers(figures)}", highlight=False, markup=False)
+    console.print(f"{unit}; the peer: {_peers(figures)}", highlight=False, markup=False)
     table = Table(*figures[0].case, "structout", "peer", "ratio", box=None, pad_edge=False)
     for each in figures:
         values = (f"{each.own_us:.1f}", f"{each.peer_us:.1f}", f"{each.ratio:.2f}")
@@ -79,7 +86,7 @@ def _peers(figures: Iterable[Figure]) -> str:
     return ", ".join(dict.fromkeys(each.peer for each in figures))
 
 
-def _draw(benchmark: str, figures: Sequence[Figure], plot: Path) -> None:
+def _draw(benchmark: str, figures: Sequence[Figure], unit: str, plot: Path) -> None:
     """How much faster than the peer each case is, as bars."""
     from matplotlib.figure import Figure as Drawing
 
@@ -93,7 +100,7 @@ def _draw(benchmark: str, figures: Sequence[Figure], plot: Path) -> None:
     axes.margins(x=0.12)  # room for the numbers
     axes.invert_yaxis()
     axes.set_title(f"structout bench {benchmark}")
-    axes.set_xlabel(f"process time of {_peers(figures)} by structout's")
+    axes.set_xlabel(f"{unit}: of {_peers(figures)} by structout's")
     drawing.savefig(plot)
 
 

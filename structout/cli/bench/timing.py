@@ -4,9 +4,10 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,6 +17,8 @@ Way: TypeAlias = Callable[[int], Callable[[], object]]
 OWN: Final = "structout"
 _MIN_ROUNDS: Final = 3
 
+_Spent = TypeVar("_Spent")
+
 
 @attrs.frozen
 class Figure:
@@ -23,7 +26,7 @@ class Figure:
 
     Attributes:
         case: what was measured, by name: the vocabulary, the batch, and so on.
-        own_us: median over the rounds, in microseconds of process time for each row.
+        own_us: median over the rounds, in microseconds for each row, or what else the benchmark counts.
         peer: who it is compared to.
         peer_us: the peer's median.
         ratio: median over the rounds of the peer's time by our own: above 1, structout is faster.
@@ -38,12 +41,33 @@ class Figure:
     rounds: int
 
 
-def compare(case: Mapping[str, Any], ways: Mapping[str, Way], *, calls: int, rows: int, seconds: float) -> list[Figure]:
-    """Compares `OWN` with each other way, for ``seconds``. A round is ``calls`` calls, of ``rows`` rows each."""
-    with _no_collection():
-        rounds = _rounds(ways, calls, seconds)
-    own = rounds.pop(OWN)
-    unit = 1e-3 / (calls * rows)
+def compare(
+    case: Mapping[str, Any],
+    ways: Mapping[str, Way],
+    *,
+    calls: int,
+    rows: int,
+    seconds: float,
+    clock: Callable[[], int] = time.process_time_ns,
+) -> list[Figure]:
+    """Compares `OWN` with each other way, for ``seconds``. A round is ``calls`` calls, of ``rows`` rows each. ``clock``
+    tells nanoseconds."""
+    sides = {name: partial(_turn, way, calls, clock) for name, way in ways.items()}
+    with no_collection():
+        in_turn(sides, 0.0, min_rounds=1)  # warms up
+        rounds = in_turn(sides, seconds)
+    return figures(case, rounds, unit=1e-3 / (calls * rows))
+
+
+def figures(case: Mapping[str, Any], rounds: Mapping[str, Sequence[float]], *, unit: float) -> list[Figure]:
+    """What rounds of `OWN` and of each peer come to.
+
+    Args:
+        case: what was measured.
+        rounds: by side, what each round took.
+        unit: microseconds that one of it stands for.
+    """
+    own = rounds[OWN]
     return [
         Figure(
             case=case,
@@ -54,42 +78,47 @@ def compare(case: Mapping[str, Any], ways: Mapping[str, Way], *, calls: int, row
             rounds=len(own),
         )
         for peer, times in rounds.items()
+        if peer != OWN
     ]
 
 
-def _rounds(ways: Mapping[str, Way], calls: int, seconds: float) -> dict[str, list[int]]:
-    """Nanoseconds of each round, by way."""
-    order, draw = list(ways), random.Random(0)
-    times: dict[str, list[int]] = {name: [] for name in ways}
-    _round(ways, order, calls, draw)  # warms up
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[order[0]]) < _MIN_ROUNDS:
-        for name, spent in _round(ways, order, calls, draw).items():
-            times[name].append(spent)
-    return times
+def in_turn(
+    sides: Mapping[str, Callable[[], _Spent]], seconds: float, *, min_rounds: int = _MIN_ROUNDS
+) -> dict[str, list[_Spent]]:
+    """What each side came to in each round. In a round each has its turn, in an order that changes; there are rounds
+    for ``seconds``, and ``min_rounds`` at least."""
+    order, draw = list(sides), random.Random(0)
+    spent: dict[str, list[_Spent]] = {name: [] for name in sides}
+
+    with no_collection():
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or len(spent[order[0]]) < min_rounds:
+            draw.shuffle(order)
+            for name in order:
+                spent[name].append(sides[name]())
+    return spent
 
 
-def _round(ways: Mapping[str, Way], order: list[str], calls: int, draw: random.Random) -> dict[str, int]:
-    """Each way makes all its calls, one way after the other, in an order that changes."""
-    draw.shuffle(order)
-    spent = dict.fromkeys(ways, 0)
-    for name in order:
-        for number in range(calls):
-            call = ways[name](number)
-            began = time.process_time_ns()
-            call()
-            spent[name] += time.process_time_ns() - began
+def _turn(way: Way, calls: int, now: Callable[[], int]) -> int:
+    """Makes all calls of a way. Returns the nanoseconds that they took."""
+    spent = 0
+    for number in range(calls):
+        call = way(number)
+        began = now()
+        call()
+        spent += now() - began
     return spent
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Without the garbage collector, whose turn would fall on whoever runs just then."""
-    was_enabled = gc.isenabled()
+    if not gc.isenabled():  # somebody else sees to it
+        yield
+        return
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        gc.enable()
