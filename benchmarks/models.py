@@ -26,8 +26,8 @@ class ScriptedModel:
         self._rows[row] = (start + len(tokens), tokens[-1])
         return self._script[sum(self._rows[row]) % _SCRIPT]
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
-        ends = [(self._rows[row][0] + 1, token) for row, token in enumerate(tokens)]
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        ends = [(self._rows[row][0] + len(new), new[-1]) for row, new in enumerate(tokens)]
         self._rows[: len(ends)] = ends
         return self._script[[sum(end) % _SCRIPT for end in ends]]
 
@@ -61,7 +61,7 @@ class TimedModel:
         finally:
             self.seconds += time.perf_counter() - began
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         began = time.perf_counter()
         try:
             return self._model.decode(tokens)

@@ -55,10 +55,12 @@ class ScriptedRunner:
         self.prefill(row, tokens, start)
         return torch.stack(states).double().sum(dim=0)
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
-        self._check(tokens)
-        for row, token in zip(self._rows, tokens, strict=False):
-            row.append(token)
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        assert all(tokens), "each row gets one token at least"
+        for new in tokens:
+            self._check(new)
+        for row, new in zip(self._rows, tokens, strict=False):
+            row += new
             assert len(row) <= self.max_len
         return torch.stack([self.logits_of(row) for row in self._rows[: len(tokens)]])
 

@@ -140,7 +140,8 @@ class Forward:
         logits: _Logits = []
         if plan.decode:
             try:
-                logits += zip(plan.decode, self._runner.decode([each.last_token for each in plan.decode]), strict=True)
+                decoded = self._runner.decode([[each.last_token] for each in plan.decode])
+                logits += zip(plan.decode, decoded, strict=True)
             except BaseException as exc:
                 reraise_users_interrupt(exc)
                 logger.exception("the model failed on %d sequences", len(plan.decode))

@@ -1,40 +1,37 @@
 """Keys and values of many sequences, one row each, laid out so that a decode step reads them without a copy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import accumulate
 
 import attrs
 import torch
-from transformers import Cache
 
 _FIRST_LENGTH = 128
 """Positions a row has room for at first: a short prompt and its answer, so that most runs grow once or twice."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Window:
-    """Where one forward pass writes, and what it reads: `count` neighbouring rows from row `first` on.
+    """What one forward pass appends: to each of some neighbouring rows one token or more. They are packed: first those
+    of the first row, then those of the next.
 
     Attributes:
         first: the first row.
-        count: how many rows.
-        length: how many positions of each row attention reads: the longest row's length after the pass.
-        rows: int64 [count, 1]; each row's number.
-        positions: int64 [count, width]; each new token's position in its own row.
+        widths: how many tokens each row gets.
+        ends: for each row, how many tokens the pass has up to its last.
+        lengths: how many tokens each row holds after the pass.
+        positions: int64 [tokens]; the position of each token in its row.
+        places: int64 [2 * kv_heads * tokens]; where a layer's slab, as vectors of head_dim, takes the tokens' keys and
+            values.
     """
 
     first: int
-    count: int
-    length: int
-    rows: torch.Tensor
+    widths: tuple[int, ...]
+    ends: tuple[int, ...]
+    lengths: tuple[int, ...]
     positions: torch.Tensor
-
-    def attention_mask(self, dtype: torch.dtype) -> torch.Tensor:
-        """What to add to the attention scores, [count, 1, width, length]: -inf after a token's own position, else 0."""
-        keys = torch.arange(self.length, device=self.positions.device)
-        hidden = keys > self.positions[:, None, :, None]
-        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+    places: torch.Tensor
 
 
 class KVRows:
@@ -62,50 +59,77 @@ class KVRows:
         self.max_rows = max_rows
         self.max_len = max_len
         self._lengths = [0] * max_rows
-        self._slab = torch.zeros((layers, 2, 0, kv_heads, 0, head_dim), dtype=dtype, device=device)
+        self._set_slab(torch.zeros((layers, 2, 0, kv_heads, 0, head_dim), dtype=dtype, device=device))
+
+    def _set_slab(self, slab: torch.Tensor) -> None:
+        """Remembers, with the slab, its views by layer as vectors of head_dim, and where those of position 0 of row 0
+        are: int64 [2, kv_heads, 1]."""
+        _, two, rows, kv_heads, length, _ = slab.shape
+        heads = torch.arange(two * rows * kv_heads, device=slab.device).view(two, rows, kv_heads, 1)
+        first_places = heads[:, :1].squeeze(1) * length
+        # At once: an exception above leaves all three as they were.
+        self._slab, self._vectors, self._first_places = slab, slab.flatten(1, -2).unbind(0), first_places
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the keys and values."""
+        return self._slab.dtype
 
     def length(self, row: int) -> int:
         """How many tokens the row holds."""
         return self._lengths[row]
 
     @contextmanager
-    def appending(self, first: int, count: int, width: int) -> Iterator[Window]:
-        """Makes `width` more tokens part of each of `count` rows, for a forward pass that writes them in the block.
+    def appending(self, first: int, widths: Sequence[int]) -> Iterator[Window]:
+        """Makes `widths[i]` more tokens part of row `first + i`, for a forward pass that writes them in the block.
 
         Raises:
-            ValueError: a row does not exist, or would outgrow `max_len`; nothing has changed.
+            ValueError: a row gets no token, does not exist, or would outgrow `max_len`; nothing has changed.
 
         An exception inside the block takes the tokens back.
         """
-        before = self._lengths[first : first + count]
-        after = [length + width for length in before]
-        if len(before) < count or max(after) > self.max_len:
-            raise ValueError(f"rows {first}..{first + count - 1} cannot take {width} tokens more ({before=})")
-        self._reserve(first + count, max(after))
-        rows = torch.arange(first, first + count, device=self._slab.device)[:, None]
-        starts = torch.tensor(before, device=self._slab.device)[:, None]
-        positions = starts + torch.arange(width, device=self._slab.device)
-        self._lengths[first : first + count] = after
+        before = self._lengths[first : first + len(widths)]
+        if not widths or min(widths) < 1:
+            raise ValueError(f"rows from {first} on are to get {list(widths)} tokens; each needs one at least")
+        after = [length + width for length, width in zip(before, widths, strict=False)]
+        if len(before) < len(widths) or max(after) > self.max_len:
+            raise ValueError(
+                f"rows {first}..{first + len(widths) - 1} cannot take {list(widths)} tokens more ({before=})"
+            )
+        self._reserve(first + len(widths), max(after))
+        self._lengths[first : first + len(widths)] = after
         try:
-            yield Window(first, count, length=max(after), rows=rows, positions=positions)
+            yield self._window(first, tuple(widths), tuple(after))
         except BaseException:
             for row, length in enumerate(before, start=first):
                 self.truncate(row, length)
             raise
 
-    def write(
-        self, layer: int, window: Window, keys: torch.Tensor, values: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Stores one layer's new keys and values, [count, kv_heads, width, head_dim], at the window's positions.
+    def _window(self, first: int, widths: tuple[int, ...], lengths: tuple[int, ...]) -> Window:
+        _, _, _, kv_heads, capacity, _ = self._slab.shape
+        positions: list[int] = []
+        places: list[int] = []
+        for row, (width, length) in enumerate(zip(widths, lengths, strict=True), start=first):
+            row_place = row * kv_heads * capacity
+            positions += range(length - width, length)
+            places += range(row_place + length - width, row_place + length)
+        device = self._slab.device
+        return Window(
+            first=first,
+            widths=widths,
+            ends=tuple(accumulate(widths)),
+            lengths=lengths,
+            positions=torch.tensor(positions, device=device),
+            places=(self._first_places + torch.tensor(places, device=device)).flatten(),
+        )
 
-        Returns:
-            Views of all the keys and values up to the window's length, [count, kv_heads, length, head_dim].
-        """
-        stored_keys, stored_values = self._slab[layer]
-        stored_keys[window.rows, :, window.positions] = keys.transpose(1, 2)
-        stored_values[window.rows, :, window.positions] = values.transpose(1, 2)
-        read = slice(window.first, window.first + window.count)
-        return stored_keys[read, :, : window.length], stored_values[read, :, : window.length]
+    def write(self, layer: int, window: Window, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Stores one layer's new keys and values, [1, kv_heads, tokens, head_dim], at the window's positions."""
+        self._vectors[layer].index_copy_(0, window.places, torch.stack((keys, values)).flatten(0, -2))
+
+    def views(self, rows: slice, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each layer's keys and values up to some length, [rows, kv_heads, length, head_dim]: what is written shows."""
+        return [(keys, values) for keys, values in self._slab[:, :, rows, :, :length].unbind(0)]
 
     def swap(self, a: int, b: int) -> None:
         """Exchanges two rows."""
@@ -132,19 +156,4 @@ class KVRows:
         length = min(max(length, 2 * had_length, _FIRST_LENGTH), self.max_len) if length > had_length else had_length
         grown = self._slab.new_zeros((layers, two, rows, kv_heads, length, head_dim))
         grown[:, :, :had_rows, :, :had_length] = self._slab
-        self._slab = grown
-
-
-class WindowCache(Cache):
-    """What a transformers model is given as its cache: one forward pass's window on the rows."""
-
-    def __init__(self, rows: KVRows, window: Window) -> None:
-        super().__init__(layers=[])
-        self._rows = rows
-        self._window = window
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `KVRows.write`; models pass more arguments, for kinds of cache that this is not."""
-        return self._rows.write(layer_idx, self._window, key_states, value_states)
+        self._set_slab(grown)

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
+import attrs
 import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from engine_adapter.embedded.kv import KVRows, WindowCache
+from engine_adapter.embedded.attention import IMPLEMENTATION, RowsAttention
+from engine_adapter.embedded.kv import KVRows
 
 
 class UnsupportedModelError(Exception):
@@ -50,14 +52,15 @@ class ModelRunner(Protocol):
             ValueError: `start` is not the row's length, there are no tokens, or they do not fit.
         """
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Appends one token to each of the rows 0..len(tokens)-1.
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Appends one token or more to each of the rows 0..len(tokens)-1, in one forward pass.
 
         Returns:
-            The logits after each row's token, [len(tokens), logit_width].
+            The logits after each row's last token, [len(tokens), logit_width].
 
         Raises:
-            ValueError: there are no tokens, more tokens than rows, or one of these rows is full.
+            ValueError: there are no tokens, or none for one of these rows; there are not so many rows, or the tokens
+                do not fit.
         """
 
     def swap(self, a: int, b: int) -> None:
@@ -98,25 +101,27 @@ class TransformersRunner:
             max_len: how many tokens each may have; at most what the model was made for.
 
         Raises:
-            UnsupportedModelError: the model keeps something else than all keys and values.
+            UnsupportedModelError: the model keeps something else than all keys and values, or wants something else of
+                its attention than what all keys before a token come to.
         """
         _check_kind(model)
-        model.set_attn_implementation("sdpa")
+        model.set_attn_implementation(IMPLEMENTATION)
         self._model = model.train(False)
-        stored, self.logit_width = _tried(model)
-        layers, _, kv_heads, head_dim = stored.shape
+        kind, layers, self.logit_width = _tried(model)
+        _, kv_heads, _, head_dim = kind.keys
+        self._query_group = kind.query[1] // kv_heads
         self._rows = KVRows(
             layers=layers,
             kv_heads=kv_heads,
             head_dim=head_dim,
             max_rows=max_rows,
             max_len=max_len,
-            dtype=stored.dtype,
-            device=stored.device,
+            dtype=kind.dtype,
+            device=kind.device,
         )
         self.max_rows = max_rows
         self.max_len = max_len
-        self.device = stored.device
+        self.device = kind.device
 
     def prefill(self, row: int, tokens: Sequence[int], start: int) -> torch.Tensor:
         """See `ModelRunner.prefill`."""
@@ -130,9 +135,9 @@ class TransformersRunner:
             states: torch.Tensor = self._model.base_model(**inputs).last_hidden_state
             return states[0].double().sum(dim=0)
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """See `ModelRunner.decode`."""
-        return self._logits(0, [[token] for token in tokens])
+        return self._logits(0, tokens)
 
     def swap(self, a: int, b: int) -> None:
         """See `ModelRunner.swap`."""
@@ -151,32 +156,33 @@ class TransformersRunner:
             raise ValueError(f"a chunk at {start} does not continue row {row}, which holds {self._rows.length(row)}")
 
     def _logits(self, first: int, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Appends equally many tokens to each of the rows from `first` on; the logits after the last of each."""
+        """Appends tokens to each of the rows from `first` on; the logits after the last of each."""
         with self._appending(first, tokens) as inputs:
-            logits: torch.Tensor = self._model(**inputs, logits_to_keep=1).logits
-            return logits[:, -1].float()
+            last = torch.tensor([len(each) for each in tokens], device=self.device).cumsum(0) - 1
+            logits: torch.Tensor = self._model(**inputs, logits_to_keep=last).logits
+            return logits[0].float()
 
     @contextmanager
     def _appending(self, first: int, tokens: Sequence[Sequence[int]]) -> Iterator[dict[str, Any]]:
-        """What the model is called with to append equally many tokens to each of the rows from `first` on."""
-        if not tokens or not tokens[0]:
-            raise ValueError("no tokens to run")
-        input_ids = torch.tensor(tokens, dtype=torch.int64, device=self.device)
-        with self._rows.appending(first, *input_ids.shape) as window, torch.inference_mode():
+        """What the model is called with to append tokens to each of the rows from `first` on.
+
+        They are one sequence to all of the model but its attention: nothing is padded.
+        """
+        packed = [token for each in tokens for token in each]
+        with self._rows.appending(first, [len(each) for each in tokens]) as window, torch.inference_mode():
             yield {
-                "input_ids": input_ids,
-                "position_ids": window.positions,
-                "attention_mask": window.attention_mask(self._model.dtype),
-                "cache": WindowCache(self._rows, window),
-                "use_cache": True,
+                "input_ids": torch.tensor([packed], dtype=torch.int64, device=self.device),
+                "position_ids": window.positions[None],
+                "attending": RowsAttention(self._rows, window, self._query_group),
+                "use_cache": False,
             }
 
 
 def _check_kind(model: PreTrainedModel) -> None:
-    """Refuses a model that rows of all keys and values, under a mask of ours, are not right for.
+    """Refuses a model that attention to rows of all keys and values is not right for.
 
-    transformers itself says whether a model takes its attention, and with it the mask, from outside, whether an
-    attention looks only back, and which cache each layer needs.
+    transformers itself says whether a model takes its attention from outside, whether an attention looks only back,
+    and which cache each layer needs. What a layer wants of its attention shows when it is `_tried`.
     """
     name = type(model).__name__
     if not model.is_backend_compatible():  # type: ignore[no-untyped-call]  # transformers gives it no types
@@ -188,21 +194,73 @@ def _check_kind(model: PreTrainedModel) -> None:
         raise UnsupportedModelError(f"{name} needs caches of other kinds: {', '.join(others)}")
 
 
-def _tried(model: PreTrainedModel) -> tuple[torch.Tensor, int]:
-    """Runs one token: the keys that the layers store for it, [layers, 1, kv_heads, head_dim], and the logits' width.
+@attrs.frozen
+class _Kind:
+    """What a layer calls its attention with."""
 
-    Configurations name these sizes in many ways; what the model does is certain.
+    query: torch.Size
+    keys: torch.Size
+    values: torch.Size
+    query_dtype: torch.dtype
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether so many query heads belong to each key head, and keys and values are alike and of two tokens."""
+        _, heads, *rest = self.query
+        one, kv_heads, *stored = self.keys
+        return (
+            self.keys == self.values
+            and rest == stored
+            and (one, stored[0], heads % kv_heads) == (1, 2, 0)
+            and self.query_dtype == self.dtype
+        )
+
+
+class _Trial:
+    """`Attending` that takes notes, and attends to nothing."""
+
+    def __init__(self) -> None:
+        self.layers: list[int] = []
+        self.kinds: set[_Kind] = set()
+
+    def attend(
+        self, layer: int, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None
+    ) -> torch.Tensor:
+        """See `Attending.attend`."""
+        self.layers.append(layer)
+        self.kinds.add(_Kind(query.shape, keys.shape, values.shape, query.dtype, keys.dtype, keys.device))
+        one, heads, tokens, _ = query.shape
+        return values.new_zeros((one, tokens, heads, values.shape[-1]))
+
+
+def _tried(model: PreTrainedModel) -> tuple[_Kind, int, int]:
+    """Runs two tokens: how all layers attend, how many there are, and the logits' width.
+
+    Configurations name these in many ways; what the model does is certain.
     """
     name = type(model).__name__
-    cache = DynamicCache(config=model.config)
-    token = torch.zeros((1, 1), dtype=torch.int64, device=model.device)
+    trial = _Trial()
+    tokens = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
+    positions = torch.arange(2, device=model.device)
     try:
-        with torch.no_grad():
-            logits = model(input_ids=token, cache=cache, use_cache=True).logits
+        with torch.inference_mode():
+            logits = model(
+                input_ids=tokens,
+                position_ids=positions[None],
+                attending=trial,
+                use_cache=False,
+                logits_to_keep=positions[1:],
+            ).logits
     except Exception as error:  # the model's code may raise anything
-        raise UnsupportedModelError(f"{name} failed on its first token: {error}") from error
-    layers = [layer for layer in cache.layers if isinstance(layer, DynamicLayer)]
-    stored = [part for layer in layers for part in (layer.keys, layer.values) if part is not None]
-    if len(stored) != 2 * len(cache.layers) or len({part.shape for part in stored}) != 1:
-        raise UnsupportedModelError(f"the layers of {name} do not all store keys and values of one shape")
-    return torch.stack(stored[::2])[:, :, :, 0], logits.shape[-1]
+        raise UnsupportedModelError(f"{name} failed on its first tokens: {error}") from error
+    layers = len(DynamicCache(config=model.config).layers)
+    if sorted(trial.layers) != list(range(layers)):
+        raise UnsupportedModelError(f"{name} calls attention for the layers {trial.layers}, of {layers}")
+    kind, *others = trial.kinds
+    if others or not kind.is_supported:
+        raise UnsupportedModelError(f"the layers of {name} do not all attend to keys and values of one shape")
+    if logits.shape[:2] != (1, 1):
+        raise UnsupportedModelError(f"{name} computes logits for tokens that none are wanted for")
+    return kind, layers, logits.shape[-1]

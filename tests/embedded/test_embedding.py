@@ -127,7 +127,7 @@ class Timed(ScriptedRunner):
         self.decode_s, self.pooled_s = decode_s, pooled_s
         self.now = self.pooling_s = 0.0
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         self.now += self.decode_s
         return super().decode(tokens)
 

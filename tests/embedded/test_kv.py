@@ -23,10 +23,14 @@ def make_rows(max_rows: int = ROWS, max_len: int = LENGTH) -> KVRows:
     )
 
 
-def append(rows: KVRows, first: int, new: torch.Tensor) -> torch.Tensor:
-    """Writes `new` [layers, 2, count, heads, width, dim] and returns what attention reads, stacked the same way."""
-    with rows.appending(first, new.shape[2], new.shape[4]) as window:
-        return torch.stack([torch.stack(rows.write(layer, window, *new[layer])) for layer in range(LAYERS)])
+def append(rows: KVRows, first: int, widths: list[int], new: torch.Tensor) -> list[torch.Tensor]:
+    """Writes `new` [layers, 2, heads, tokens, dim], packed, and returns what each row then is: [layers, 2, heads,
+    length, dim] of the longest."""
+    with rows.appending(first, widths) as window:
+        for layer in range(LAYERS):
+            rows.write(layer, window, *new[layer, :, None])
+    read = rows.views(slice(first, first + len(widths)), max(window.lengths))
+    return list(torch.stack([torch.stack(each) for each in read]).unbind(2))
 
 
 class RowsMachine(RuleBasedStateMachine):
@@ -38,28 +42,31 @@ class RowsMachine(RuleBasedStateMachine):
         self.expected = [torch.zeros(LAYERS, 2, HEADS, 0, DIM) for _ in range(ROWS)]
         self.random = torch.Generator().manual_seed(0)
 
-    @rule(first=st.integers(0, ROWS - 1), count=st.integers(1, ROWS), width=st.integers(1, 70))
-    def append(self, first: int, count: int, width: int) -> None:
-        chosen = self.expected[first : first + count]
-        new = torch.randn(LAYERS, 2, count, HEADS, width, DIM, generator=self.random)
-        if first + count > ROWS or max(row.shape[3] for row in chosen) + width > LENGTH:
+    @rule(first=st.integers(0, ROWS - 1), widths=st.lists(st.integers(1, 70), min_size=1, max_size=ROWS))
+    def append(self, first: int, widths: list[int]) -> None:
+        chosen = self.expected[first : first + len(widths)]
+        new = torch.randn(LAYERS, 2, HEADS, sum(widths), DIM, generator=self.random)
+        after = [row.shape[3] + width for row, width in zip(chosen, widths, strict=False)]
+        if first + len(widths) > ROWS or max(after) > LENGTH:
             with pytest.raises(ValueError, match="cannot take"):
-                append(self.rows, first, new)
+                append(self.rows, first, widths, new)
             return
-        read = append(self.rows, first, new)
-        for index, old in enumerate(chosen):
-            whole = torch.cat([old, new[:, :, index]], dim=3)
-            self.expected[first + index] = whole
-            assert torch.equal(read[:, :, index, :, : whole.shape[3]], whole)
-            assert not read[:, :, index, :, whole.shape[3] :].any(), "not zero beyond a row's length"
+        read = append(self.rows, first, widths, new)
+        for row, (old, its_new, its_read) in enumerate(
+            zip(chosen, torch.split(new, widths, 3), read, strict=True), first
+        ):
+            self.expected[row] = whole = torch.cat([old, its_new], dim=3)
+            assert torch.equal(its_read[..., : whole.shape[3], :], whole)
+            assert not its_read[..., whole.shape[3] :, :].any(), "not zero beyond a row's length"
 
-    @rule(first=st.integers(0, ROWS - 1), width=st.integers(1, 70))
-    def fail_midway(self, first: int, width: int) -> None:
+    @rule(first=st.integers(0, ROWS - 1), widths=st.lists(st.integers(1, 70), min_size=1, max_size=ROWS))
+    def fail_midway(self, first: int, widths: list[int]) -> None:
         """A forward pass that fails after the first layer, having written what must not stay."""
-        poison = torch.full((1, 2, 1, HEADS, width, DIM), torch.nan)
-        if self.rows.length(first) + width <= LENGTH:
+        poison = torch.full((1, 2, HEADS, sum(widths), DIM), torch.nan)
+        held = [row.shape[3] for row in self.expected[first:]]
+        if len(widths) <= len(held) and all(map(lambda had, width: had + width <= LENGTH, held, widths)):
             with pytest.raises(IndexError):
-                append(self.rows, first, poison)
+                append(self.rows, first, widths, poison)
 
     @rule(a=st.integers(0, ROWS - 1), b=st.integers(0, ROWS - 1))
     def swap(self, a: int, b: int) -> None:
@@ -88,30 +95,56 @@ def test_swapping_and_truncating_rows_never_used_is_harmless() -> None:
     assert [rows.length(row) for row in range(ROWS)] == [0] * ROWS
 
 
-def test_what_attention_reads_is_the_stored_rows_not_a_copy() -> None:
+def test_what_is_read_is_the_stored_rows_not_a_copy() -> None:
     rows = make_rows()
-    read = [append_layer(rows, torch.ones(2, HEADS, 1, DIM)) for _ in range(2)]
+    read = [append_layer(rows) for _ in range(2)]
     assert read[0].untyped_storage().data_ptr() == read[1].untyped_storage().data_ptr()
     assert read[1].untyped_storage().nbytes() >= 2 * LAYERS * read[1].nbytes
 
 
-def append_layer(rows: KVRows, new: torch.Tensor) -> torch.Tensor:
-    with rows.appending(0, 2, 1) as window:
-        return rows.write(0, window, new, new)[0]
+def append_layer(rows: KVRows) -> torch.Tensor:
+    new = torch.ones(1, HEADS, 2, DIM)
+    with rows.appending(0, [1, 1]) as window:
+        rows.write(0, window, new, new)
+        return rows.views(slice(0, 2), 1)[0][0]
 
 
 def test_memory_follows_use_and_not_the_limits() -> None:
     rows = make_rows(max_rows=32, max_len=2048)
     whole = 32 * 2048 * LAYERS * 2 * HEADS * DIM * 4
-    keys = append_layer(rows, torch.ones(2, HEADS, 1, DIM))
-    assert keys.untyped_storage().nbytes() <= whole / 100
+    assert append_layer(rows).untyped_storage().nbytes() <= whole / 100
 
 
-def test_a_token_sees_the_past_of_its_own_row_and_itself() -> None:
+def test_a_window_says_at_which_position_each_of_its_packed_tokens_is() -> None:
     rows = make_rows()
-    append(rows, 1, torch.ones(LAYERS, 2, 1, HEADS, 2, DIM))
-    with rows.appending(0, 2, 2) as window:
-        seen = window.attention_mask(torch.float32) == 0
-    assert window.positions.tolist() == [[0, 1], [2, 3]]
-    assert seen.shape == (2, 1, 2, 4)
-    assert seen[:, 0].int().tolist() == [[[1, 0, 0, 0], [1, 1, 0, 0]], [[1, 1, 1, 0], [1, 1, 1, 1]]]
+    append(rows, 2, [2], torch.ones(LAYERS, 2, HEADS, 2, DIM))
+    with rows.appending(1, [1, 3, 2]) as window:
+        assert window.positions.tolist() == [0, 2, 3, 4, 0, 1]
+        assert (window.ends, window.lengths) == ((1, 4, 6), (1, 5, 2))
+
+
+@pytest.mark.parametrize("widths", [[], [0], [1, 0, 2]])
+def test_each_row_of_a_window_gets_a_token(widths: list[int]) -> None:
+    rows = make_rows()
+    with pytest.raises(ValueError, match="each needs one at least"), rows.appending(0, widths):
+        pytest.fail("it began")
+    assert [rows.length(row) for row in range(ROWS)] == [0] * ROWS
+
+
+@pytest.mark.parametrize(("owner", "name"), [(torch.Tensor, "new_zeros"), (torch, "arange"), (torch, "tensor")])
+def test_rows_that_get_no_memory_are_as_before(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever allocation of a growing pass it is that fails, what is written afterwards is what is read."""
+    rows = make_rows()
+    append(rows, 0, [2], torch.ones(LAYERS, 2, HEADS, 2, DIM))
+
+    def fails(*_arguments: object, **_options: object) -> None:
+        raise MemoryError
+
+    more = torch.full((LAYERS, 2, HEADS, 200, DIM), 2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fails)
+        with pytest.raises(MemoryError):
+            append(rows, 0, [200], more)
+    assert rows.length(0) == 2
+    [read] = append(rows, 0, [1], torch.full((LAYERS, 2, HEADS, 1, DIM), 3.0))
+    assert (read[..., 0] == torch.tensor([1.0, 1.0, 3.0])).all()

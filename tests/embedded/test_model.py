@@ -12,11 +12,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from transformers import (
     BertConfig,
     BertLMHeadModel,
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    DiffLlamaConfig,
+    DiffLlamaForCausalLM,
+    DogeConfig,
+    DogeForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    NemotronConfig,
+    NemotronForCausalLM,
     PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 from engine_adapter.embedded.model import TransformersRunner, UnsupportedModelError
@@ -46,30 +60,62 @@ def make_llama() -> LlamaForCausalLM:
     return model
 
 
+def make_qwen() -> Qwen3ForCausalLM:
+    """A small random Qwen with as many key heads, which together are wider than the model."""
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(Qwen3Config(num_key_value_heads=4, head_dim=16, **SETTINGS))
+    model.train(False)
+    return model
+
+
 LLAMA = make_llama()
+QWEN = make_qwen()
 
 
 def make_runner(model: PreTrainedModel = LLAMA) -> TransformersRunner:
     return TransformersRunner(copy.deepcopy(model), max_rows=ROWS, max_len=LENGTH)
 
 
-def reference(tokens: Sequence[int]) -> torch.Tensor:
+def reference(tokens: Sequence[int], model: PreTrainedModel = LLAMA) -> torch.Tensor:
     """The logits after the last of the tokens, by transformers alone and without a cache."""
     with torch.no_grad():
-        logits: torch.Tensor = LLAMA(input_ids=torch.tensor([tokens]), use_cache=False).logits
+        logits: torch.Tensor = model(input_ids=torch.tensor([list(tokens)]), use_cache=False).logits
     return logits[0, -1]
 
 
-TOKENS = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=12)
+class Fails:
+    """Once armed, lets a forward pass get past its first layers, with NaN in what they store, and no further."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.is_armed = False
+        first, _, third = model.base_model.get_submodule("layers").children()
+        first.register_forward_pre_hook(self.poison)
+        third.register_forward_pre_hook(self.fail)
+
+    def poison(self, _layer: torch.nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        return (inputs[0] * torch.nan,) if self.is_armed else inputs
+
+    def fail(self, _layer: torch.nn.Module, _inputs: object) -> None:
+        if self.is_armed:
+            raise RuntimeError("the third layer failed")
+
+
+TOKEN = st.integers(0, VOCABULARY - 1)
+TOKENS = st.lists(TOKEN, min_size=1, max_size=12)
+NEW = st.lists(st.one_of(st.lists(TOKEN, min_size=1, max_size=1), TOKENS), min_size=1, max_size=ROWS)
+"""What each row gets in a decode step; one token, more often than not."""
 ROW = st.integers(0, ROWS - 1)
 
 
 class RunnerMachine(RuleBasedStateMachine):
     """Any interleaving of chunks, decode steps, swaps, truncations and failures, against lists of tokens."""
 
-    @initialize()
-    def start(self) -> None:
-        self.runner = make_runner()
+    @initialize(model=st.sampled_from([LLAMA, QWEN]))
+    def start(self, model: PreTrainedModel) -> None:
+        self.model = model
+        copied = copy.deepcopy(model)
+        self.runner = TransformersRunner(copied, max_rows=ROWS, max_len=LENGTH)
+        self.failure = Fails(copied)
         self.rows: list[list[int]] = [[] for _ in range(ROWS)]
 
     @rule(row=ROW, tokens=TOKENS)
@@ -78,16 +124,19 @@ class RunnerMachine(RuleBasedStateMachine):
         if start + len(tokens) <= LENGTH:
             logits = self.runner.prefill(row, tokens, start)
             self.rows[row] += tokens
-            torch.testing.assert_close(logits, reference(self.rows[row]), **CLOSE)
+            torch.testing.assert_close(logits, reference(self.rows[row], self.model), **CLOSE)
 
-    @rule(tokens=TOKENS.filter(lambda tokens: len(tokens) <= ROWS))
-    def decode(self, tokens: list[int]) -> None:
-        if all(len(row) < LENGTH for row in self.rows[: len(tokens)]):
-            logits = self.runner.decode(tokens)
-            for row, token in zip(self.rows, tokens, strict=False):
-                row.append(token)
-            expected = torch.stack([reference(row) for row in self.rows[: len(tokens)]])
+    @rule(new=NEW)
+    def decode(self, new: list[list[int]]) -> None:
+        if self.fits(new):
+            logits = self.runner.decode(new)
+            for row, tokens in zip(self.rows, new, strict=False):
+                row += tokens
+            expected = torch.stack([reference(row, self.model) for row in self.rows[: len(new)]])
             torch.testing.assert_close(logits, expected, **CLOSE)
+
+    def fits(self, new: list[list[int]]) -> bool:
+        return all(len(row) + len(tokens) <= LENGTH for row, tokens in zip(self.rows, new, strict=False))
 
     @rule(a=ROW, b=ROW)
     def swap(self, a: int, b: int) -> None:
@@ -99,12 +148,22 @@ class RunnerMachine(RuleBasedStateMachine):
         self.runner.truncate(row, length)
         del self.rows[row][length:]
 
-    @rule(row=ROW)
-    def fail(self, row: int) -> None:
-        """A token outside the vocabulary fails inside the model; the rows are as before."""
-        if len(self.rows[row]) < LENGTH:
+    @rule(new=NEW)
+    def fail_at_once(self, new: list[list[int]]) -> None:
+        """A token outside the vocabulary; the rows are as before."""
+        new[-1][-1] = VOCABULARY
+        if self.fits(new):
             with pytest.raises(IndexError):
-                self.runner.prefill(row, [VOCABULARY], len(self.rows[row]))
+                self.runner.decode(new)
+
+    @rule(new=NEW)
+    def fail_midway(self, new: list[list[int]]) -> None:
+        """What the layers before stored is gone from the rows, or it would spread: nothing hides a NaN."""
+        if self.fits(new):
+            self.failure.is_armed = True
+            with pytest.raises(RuntimeError, match="the third layer failed"):
+                self.runner.decode(new)
+            self.failure.is_armed = False
 
     def teardown(self) -> None:
         for row, tokens in enumerate(getattr(self, "rows", [])):
@@ -122,7 +181,7 @@ def test_greedy_continuations_in_one_batch_are_those_of_each_prompt_alone() -> N
     for index, prompt in enumerate(batched):
         runner.prefill(index, prompt[:-1], 0)
     for _ in range(12):
-        chosen = runner.decode([row[-1] for row in batched]).argmax(-1).tolist()
+        chosen = runner.decode([row[-1:] for row in batched]).argmax(-1).tolist()
         for row, token, own in zip(batched, chosen, alone, strict=True):
             row.append(token)
             own.append(int(reference(own).argmax()))
@@ -136,31 +195,33 @@ def test_a_sequence_that_became_nan_harms_neither_its_neighbour_nor_its_successo
     runner = make_runner(poisoned)
     runner.prefill(0, [1, 2, 7, 3], 0)
     runner.prefill(1, [4, 5], 0)
-    logits = runner.decode([6, 6])
+    logits = runner.decode([[6], [6]])
     assert logits[0].isnan().all()
     assert logits[1].isfinite().all()
     runner.truncate(0, 0)
     runner.prefill(0, [8], 0)
-    assert runner.decode([6, 6]).isfinite().all()
+    assert runner.decode([[6], [6]]).isfinite().all()
 
 
 def test_logits_are_float32_whatever_the_model_computes_in() -> None:
     runner = make_runner(copy.deepcopy(LLAMA).bfloat16())
     assert runner.logit_width == VOCABULARY
     assert runner.prefill(0, [1, 2, 3], 0).shape == (VOCABULARY,)
-    logits = runner.decode([4])
+    logits = runner.decode([[4]])
     assert (logits.shape, logits.dtype) == ((1, VOCABULARY), torch.float32)
     torch.testing.assert_close(logits[0], reference([1, 2, 3, 4]), atol=0.2, rtol=0.2)
 
 
-def test_the_output_layer_is_run_for_the_last_position_alone() -> None:
+def test_no_token_is_padded_and_the_output_layer_runs_for_the_last_of_each_row_alone() -> None:
     model = copy.deepcopy(LLAMA)
     runner = TransformersRunner(model, max_rows=ROWS, max_len=LENGTH)
     shapes: list[torch.Size] = []
-    model.lm_head.register_forward_pre_hook(lambda layer, inputs: shapes.append(inputs[0].shape))
+    for module in (model.model.layers[0].mlp, model.lm_head):
+        module.register_forward_pre_hook(lambda layer, inputs: shapes.append(inputs[0].shape))
     runner.prefill(0, [1, 2, 3, 4], 0)
-    runner.decode([5, 6])
-    assert [shape[:2] for shape in shapes] == [(1, 1), (2, 1)]
+    runner.decode([[5], [6]])
+    runner.decode([[5], [6, 7, 8, 9], [1, 2]])
+    assert [shape[:2] for shape in shapes] == [(1, 4), (1, 1), (1, 2), (1, 2), (1, 7), (1, 3)]
 
 
 def test_what_does_not_continue_or_fit_is_refused_and_changes_nothing() -> None:
@@ -168,23 +229,43 @@ def test_what_does_not_continue_or_fit_is_refused_and_changes_nothing() -> None:
     runner.prefill(0, list(range(LENGTH)), 0)
     with pytest.raises(ValueError, match="does not continue row 1, which holds 0"):
         runner.prefill(1, [1], 3)
-    with pytest.raises(ValueError, match="cannot take 1"):
-        runner.decode([1, 2])
-    with pytest.raises(ValueError, match="cannot take 49"):
+    with pytest.raises(ValueError, match=r"cannot take \[1, 1\]"):
+        runner.decode([[1], [2]])
+    with pytest.raises(ValueError, match=r"cannot take \[49\]"):
         runner.prefill(2, [0] * (LENGTH + 1), 0)
-    with pytest.raises(ValueError, match="no tokens"):
+    with pytest.raises(ValueError, match="each needs one at least"):
         runner.prefill(2, [], 0)
-    with pytest.raises(ValueError, match="no tokens"):
-        runner.decode([])
+    without: list[list[list[int]]] = [[], [[]], [[1], []]]
+    for tokens in without:
+        with pytest.raises(ValueError, match="each needs one at least"):
+            runner.decode(tokens)
     with pytest.raises(ValueError, match="cannot take"):
-        runner.decode([1] * (ROWS + 1))
+        runner.decode([[1]] * (ROWS + 1))
     assert [runner.length(row) for row in range(ROWS)] == [LENGTH, 0, 0, 0]
 
 
-def test_models_that_rows_are_wrong_for_are_refused_with_the_reason() -> None:
-    sliding = MistralForCausalLM(MistralConfig(sliding_window=8, num_key_value_heads=2, **SETTINGS))
-    with pytest.raises(UnsupportedModelError, match="DynamicSlidingWindowLayer"):
-        make_runner(sliding)
-    encoder = BertLMHeadModel(BertConfig(is_decoder=False, **SETTINGS))
-    with pytest.raises(UnsupportedModelError, match="attends to later tokens"):
-        make_runner(encoder)
+FULL: dict[str, Any] = {**SETTINGS, "layer_types": ["full_attention"] * 3, "num_key_value_heads": 2, "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "reason"),
+    [
+        (MistralForCausalLM, MistralConfig(sliding_window=8, num_key_value_heads=2, **SETTINGS), "SlidingWindowLayer"),
+        (BertLMHeadModel, BertConfig(is_decoder=False, **SETTINGS), "attends to later tokens"),
+        (Gemma2ForCausalLM, Gemma2Config(attn_logit_softcapping=50.0, **FULL), "attention with softcap"),
+        (GptOssForCausalLM, GptOssConfig(num_local_experts=2, **FULL), "attention with s_aux"),
+        (DogeForCausalLM, DogeConfig(num_key_value_heads=2, **SETTINGS), "attention with attention_mask"),
+        (NemotronForCausalLM, NemotronConfig(num_key_value_heads=2, **SETTINGS), "not handed"),
+        (DiffLlamaForCausalLM, DiffLlamaConfig(num_key_value_heads=2, **SETTINGS), r"\[0, 0, 1, 1, 2, 2\]"),
+        (
+            DeepseekV3ForCausalLM,
+            DeepseekV3Config(q_lora_rank=8, kv_lora_rank=8, v_head_dim=8, first_k_dense_replace=3, **SETTINGS),
+            "keys and values of one shape",
+        ),
+    ],
+)
+def test_models_that_rows_are_wrong_for_are_refused_with_the_reason(
+    model: type[PreTrainedModel], config: Any, reason: str
+) -> None:
+    with pytest.raises(UnsupportedModelError, match=f"{model.__name__}.*{reason}|{reason}.*{model.__name__}"):
+        make_runner(model(config))

@@ -175,7 +175,7 @@ def test_the_packaged_model_continues_as_with_transformers(smollm2: Loaded) -> N
         runner.prefill(index, prompt[5:-1], 5)
     rows = [[prompt[-1]] for prompt in prompts]
     for _ in range(24):
-        for row, token in zip(rows, runner.decode([row[-1] for row in rows]).argmax(-1).tolist(), strict=True):
+        for row, token in zip(rows, runner.decode([row[-1:] for row in rows]).argmax(-1).tolist(), strict=True):
             row.append(token)
     model = AutoModelForCausalLM.from_pretrained(packaged_folder(), dtype=torch.float32)
     expected = [generated(model, prompt, 24) for prompt in prompts]

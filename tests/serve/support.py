@@ -107,7 +107,7 @@ class GatedRunner(ScriptedRunner):
         self.gate = threading.Event()
         self.decoded = 0
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         self.decoded += 1
         assert self.gate.wait(GUARD_S)
         return super().decode(tokens)

@@ -145,7 +145,7 @@ class FlakyRunner(ScriptedRunner):
 
     fails_at: int | None = None
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         if any(self.length(row) == self.fails_at for row in range(len(tokens))):
             self.fails_at = None
             raise RuntimeError("secret internals")

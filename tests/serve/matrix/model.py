@@ -44,10 +44,10 @@ class TroubledModel(ScriptedRunner):
                 raise RuntimeError(SECRET)
         return super().prefill(row, tokens, start)
 
-    def decode(self, tokens: Sequence[int]) -> torch.Tensor:
+    def decode(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         broken = []
-        for row, token in enumerate(tokens):
-            known = [*self._rows[row], token]
+        for row, new in enumerate(tokens):
+            known = [*self._rows[row], *new]
             match self._order(known):
                 case b"fail", b"late", whom, number if _text(known).endswith(SEEN.encode()):
                     if whom == b"all":
