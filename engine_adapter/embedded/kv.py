@@ -65,10 +65,10 @@ class KVRows:
         """Remembers, with the slab, its views by layer as vectors of head_dim, and where those of position 0 of row 0
         are: int64 [2, kv_heads, 1]."""
         _, two, rows, kv_heads, length, _ = slab.shape
-        self._slab = slab
-        self._vectors = slab.flatten(1, -2).unbind(0)
         heads = torch.arange(two * rows * kv_heads, device=slab.device).view(two, rows, kv_heads, 1)
-        self._first_places = heads[:, :1].squeeze(1) * length
+        first_places = heads[:, :1].squeeze(1) * length
+        # At once: an exception above leaves all three as they were.
+        self._slab, self._vectors, self._first_places = slab, slab.flatten(1, -2).unbind(0), first_places
 
     @property
     def dtype(self) -> torch.dtype:

@@ -11,6 +11,7 @@ from transformers.cache_utils import DynamicLayer
 
 from engine_adapter.embedded.attention import IMPLEMENTATION, RowsAttention
 from engine_adapter.embedded.kv import KVRows
+from engine_adapter.embedded.linear import use_onednn
 
 
 class UnsupportedModelError(Exception):
@@ -101,12 +102,13 @@ class TransformersRunner:
             max_len: how many tokens each may have; at most what the model was made for.
 
         Raises:
-            UnsupportedModelError: the model keeps something else than all keys and values, or wants something else of
-                its attention than what all keys before a token come to.
+            UnsupportedModelError: the model keeps something else than all keys and values, asks its attention for more
+                than to look at all of them, or is not made for `max_len`.
         """
         _check_kind(model)
         _check_positions(model, max_len)
         model.set_attn_implementation(IMPLEMENTATION)
+        use_onednn(model)
         self._model = model.train(False)
         kind, layers, self.logit_width = _tried(model)
         _, kv_heads, _, head_dim = kind.keys
@@ -117,7 +119,7 @@ class TransformersRunner:
             head_dim=head_dim,
             max_rows=max_rows,
             max_len=max_len,
-            dtype=kind.dtype,
+            dtype=next(iter(kind.dtypes)),
             device=kind.device,
         )
         self.max_rows = max_rows
@@ -198,12 +200,13 @@ def _check_kind(model: PreTrainedModel) -> None:
 def _check_positions(model: PreTrainedModel, max_len: int) -> None:
     """Refuses rows that would change how a model encodes positions once one of them is long: with it, what the others
     get and what is stored would be wrong."""
-    for module in model.modules():
-        config: Any = getattr(module, "config", None)
-        match getattr(module, "rope_type", None):
-            case "longrope":
-                longest = config.rope_parameters["original_max_position_embeddings"]
-            case "dynamic":
+    config = model.config.get_text_config(decoder=True)
+    rope = getattr(config, "rope_parameters", None) or {}
+    for parameters in [rope] if "rope_type" in rope else rope.values():  # else one for each type of layer
+        match parameters:
+            case {"rope_type": "longrope", "original_max_position_embeddings": int(longest)}:
+                pass
+            case {"rope_type": "dynamic"}:
                 longest = config.max_position_embeddings
             case _:
                 continue
@@ -221,20 +224,19 @@ class _Kind:
     query: torch.Size
     keys: torch.Size
     values: torch.Size
-    query_dtype: torch.dtype
-    dtype: torch.dtype
+    dtypes: frozenset[torch.dtype]
     device: torch.device
 
     @property
     def is_supported(self) -> bool:
-        """Whether so many query heads belong to each key head, and keys and values are alike and of two tokens."""
+        """Whether equally many query heads belong to each key head, and keys and values are alike, of two tokens."""
         _, heads, *rest = self.query
         one, kv_heads, *stored = self.keys
         return (
             self.keys == self.values
             and rest == stored
             and (one, stored[0], heads % kv_heads) == (1, 2, 0)
-            and self.query_dtype == self.dtype
+            and len(self.dtypes) == 1
         )
 
 
@@ -250,7 +252,8 @@ class _Trial:
     ) -> torch.Tensor:
         """See `Attending.attend`."""
         self.layers.append(layer)
-        self.kinds.add(_Kind(query.shape, keys.shape, values.shape, query.dtype, keys.dtype, keys.device))
+        dtypes = frozenset(part.dtype for part in (query, keys, values))
+        self.kinds.add(_Kind(query.shape, keys.shape, values.shape, dtypes, keys.device))
         one, heads, tokens, _ = query.shape
         return values.new_zeros((one, tokens, heads, values.shape[-1]))
 

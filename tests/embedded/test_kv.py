@@ -129,3 +129,22 @@ def test_each_row_of_a_window_gets_a_token(widths: list[int]) -> None:
     with pytest.raises(ValueError, match="each needs one at least"), rows.appending(0, widths):
         pytest.fail("it began")
     assert [rows.length(row) for row in range(ROWS)] == [0] * ROWS
+
+
+@pytest.mark.parametrize(("owner", "name"), [(torch.Tensor, "new_zeros"), (torch, "arange"), (torch, "tensor")])
+def test_rows_that_get_no_memory_are_as_before(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever allocation of a growing pass it is that fails, what is written afterwards is what is read."""
+    rows = make_rows()
+    append(rows, 0, [2], torch.ones(LAYERS, 2, HEADS, 2, DIM))
+
+    def fails(*_arguments: object, **_options: object) -> None:
+        raise MemoryError
+
+    more = torch.full((LAYERS, 2, HEADS, 200, DIM), 2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fails)
+        with pytest.raises(MemoryError):
+            append(rows, 0, [200], more)
+    assert rows.length(0) == 2
+    [read] = append(rows, 0, [1], torch.full((LAYERS, 2, HEADS, 1, DIM), 3.0))
+    assert (read[..., 0] == torch.tensor([1.0, 1.0, 3.0])).all()

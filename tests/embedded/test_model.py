@@ -20,6 +20,8 @@ from transformers import (
     DogeForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GptOssConfig,
     GptOssForCausalLM,
     LlamaConfig,
@@ -28,8 +30,6 @@ from transformers import (
     MistralForCausalLM,
     NemotronConfig,
     NemotronForCausalLM,
-    Phi3Config,
-    Phi3ForCausalLM,
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -273,17 +273,36 @@ def test_models_that_rows_are_wrong_for_are_refused_with_the_reason(
         make_runner(model(config))
 
 
-def test_rows_are_only_as_long_as_positions_mean_the_same() -> None:
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [3.0] * 4,
+    "original_max_position_embeddings": 16,
+}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [
+        (LlamaForCausalLM, LlamaConfig(rope_parameters=LONGROPE, **SETTINGS)),
+        (LlamaForCausalLM, LlamaConfig(rope_parameters=DYNAMIC, **{**SETTINGS, "max_position_embeddings": 16})),
+        (
+            Gemma3ForCausalLM,
+            Gemma3TextConfig(rope_parameters={"full_attention": LONGROPE, "sliding_attention": LONGROPE}, **FULL),
+        ),
+    ],
+)
+def test_rows_are_only_as_long_as_positions_mean_the_same(model: type[PreTrainedModel], config: Any) -> None:
     """A row beyond that would change what its neighbours get: the frequencies are one batch's."""
-    factors = [1.0] * 4
-    rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": factors, "long_factor": [3.0] * 4}
-    settings = {**SETTINGS, "original_max_position_embeddings": 16, "pad_token_id": 0}
-    model = Phi3ForCausalLM(Phi3Config(rope_parameters=rope, **settings))
+    loaded = model(config)
+    loaded.train(False)
     with pytest.raises(UnsupportedModelError, match="beyond 16 tokens: a max_len of 48 is too high"):
-        make_runner(model)
-    runner = TransformersRunner(copy.deepcopy(model), max_rows=2, max_len=16)
+        make_runner(loaded)
+    runner = TransformersRunner(copy.deepcopy(loaded), max_rows=2, max_len=16)
     runner.prefill(0, list(range(1, 14)), 0)
     runner.prefill(1, [4], 0)
     logits = runner.decode([[14, 15, 16], [5]])
-    expected = [reference(range(1, 17), model), reference([4, 5], model)]
+    expected = [reference(range(1, 17), loaded), reference([4, 5], loaded)]
     torch.testing.assert_close(logits, torch.stack(expected), **CLOSE)
