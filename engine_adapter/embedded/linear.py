@@ -1,9 +1,9 @@
 """Linear layers in float32 on a CPU, by oneDNN where that is quicker than what torch calls by itself.
 
-torch multiplies float32 matrices with MKL, which on processors of AMD uses half of the vector width that they have; oneDNN,
-which torch has with it and uses for other types, uses all. Measured on an AMD EPYC with AVX-512, one thread, times as fast: 1.7 to
-2.3 for 8 to 256 rows and matrices of a small model, 2 for its large last one with any number of rows; slower for one or
-two rows and a small matrix, which are left to MKL.
+torch multiplies float32 matrices with MKL, which on processors of AMD uses half of the vector width that they have;
+oneDNN, which comes with torch and multiplies its other types, uses all. Measured on an AMD EPYC with AVX-512, one
+thread, times as fast: 1.5 to 2.1 for 8 to 256 rows and the matrices of a small model, 1.7 to 2.3 for its large last one
+with any number of rows; slower for one or two rows and a small matrix, which are left to MKL.
 """
 
 from typing import Any, Final
