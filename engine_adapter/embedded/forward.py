@@ -81,8 +81,8 @@ class Computed:
             self.failed.append((sequence, internal_error(exc)))
 
 
-_Logits = list[tuple[Sequence, torch.Tensor]]
-"""float32 [logit_width] for each sequence that gets a token."""
+_Logits = list[tuple[tuple[Sequence, ...], torch.Tensor]]
+"""Sequences that get a token, and their logits, float32 [sequences, logit_width], as each forward pass leaves them."""
 
 
 class Forward:
@@ -140,10 +140,7 @@ class Forward:
         logits: _Logits = []
         if plan.decode:
             try:
-                rows = self._runner.decode([chunk.tokens() for chunk in plan.decode])
-                logits += [
-                    (chunk.sequence, row) for chunk, row in zip(plan.decode, rows, strict=True) if chunk.completes
-                ]
+                logits += _complete(plan.decode, self._runner.decode([chunk.tokens() for chunk in plan.decode]))
             except BaseException as exc:
                 reraise_users_interrupt(exc)
                 logger.exception("the model failed on %d sequences", len(plan.decode))
@@ -154,7 +151,7 @@ class Forward:
                     self._pool(chunk, chunk.sequence.pool, computed)
                     continue
                 last = self._runner.prefill(chunk.row, chunk.tokens(), chunk.start)
-                logits += [(chunk.sequence, last)] if chunk.completes else []
+                logits += [((chunk.sequence,), last[None])] if chunk.completes else []
                 chunk.sequence.move(Decoding() if chunk.completes else Prefilling(chunk.end))
         return logits
 
@@ -168,18 +165,20 @@ class Forward:
 
     def _sample(self, logits: _Logits, bitmask: Bitmask, bitmask_rows: dict[str, int], computed: Computed) -> None:
         lost = {sequence.id for sequence, _ in computed.failed} | {late.sequence.id for late in computed.late}
-        going_on = [(sequence, its_logits) for sequence, its_logits in logits if sequence.id not in lost]
+        going_on = list(_without(lost, logits) if lost else logits)
         if not going_on:
             return
-        sequences = [sequence for sequence, _ in going_on]
+        sequences = [sequence for of_pass, _ in going_on for sequence in of_pass]
         slots = [each.slot for each in sequences if each.slot is not None]
         outputs = [each.tokens for each in sequences]
         params = self.sampling.rows(slots, [len(tokens) for tokens in outputs], outputs)
         row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
-        stacked = torch.stack([its_logits for _, its_logits in going_on])
-        for each, its_logits, row in zip(sequences, stacked, row_map, strict=True):
-            withhold_stops(each, its_logits, None if row < 0 else bitmask[row])
-        sampled = sample(stacked, params, bitmask, row_map)
+        parts = [its_logits for _, its_logits in going_on]
+        together = parts[0] if len(parts) == 1 else torch.cat(parts)
+        with torch.inference_mode():  # in which the model made what is changed here
+            for index, (each, row) in enumerate(zip(sequences, row_map, strict=True)):
+                withhold_stops(each, together[index], None if row < 0 else bitmask[row])
+        sampled = sample(together, params, bitmask, row_map)
         tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
         for index, sequence in enumerate(sequences):
             with computed.concerning(sequence, "what was sampled cannot be read"):
@@ -187,6 +186,21 @@ class Forward:
                     computed.tokens.append(NewToken(sequence, tokens[index], _logprob(sequence, sampled, index)))
                 else:
                     computed.failed.append((sequence, _flag_error(sequence, flag)))
+
+
+def _complete(chunks: tuple[Chunk, ...], decoded: torch.Tensor) -> _Logits:
+    """The rows of those whose next token can be sampled."""
+    kept = [index for index, chunk in enumerate(chunks) if chunk.completes]
+    rows = decoded if len(kept) == len(chunks) else decoded[kept]
+    return [(tuple(chunks[index].sequence for index in kept), rows)] if kept else []
+
+
+def _without(lost: set[str], logits: _Logits) -> Iterator[tuple[tuple[Sequence, ...], torch.Tensor]]:
+    """The logits of the sequences that go on."""
+    for sequences, its_logits in logits:
+        kept = [index for index, sequence in enumerate(sequences) if sequence.id not in lost]
+        if kept:
+            yield tuple(sequences[index] for index in kept), its_logits[kept]
 
 
 def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Computed) -> dict[str, int]:
