@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from structout.backend import Status
+from structout.backend import BitmaskRow, Status
 from structout.constraint import Constraint
 from structout.drafts import accepted_prefix
 from structout.errors import GrammarError
@@ -34,15 +34,33 @@ class ConstraintGrammar:
         self._start = start
         self._refused = refused
         self._dead_end: tuple[int, ...] | None = None
+        self._kept: tuple[BitmaskRow, Status] | None = None
         self.constraint = constraint
 
     def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
         """Fills a row of a torch.Tensor, int32 [rows, ceil(vocabulary / 32)]."""
-        if self.constraint.fill(bitmask.numpy()[batch_index]) is Status.DEAD_END:
+        if self._fill(bitmask.numpy()[batch_index]) is Status.DEAD_END:
             self._dead_end = self.constraint.tokens
+
+    def _fill(self, row: BitmaskRow) -> Status:
+        if self._kept is None:
+            return self.constraint.fill(row)
+        kept, status = self._kept
+        row[:] = kept
+        return status
+
+    def keep_row(self, row: BitmaskRow, status: Status) -> None:
+        """Takes a row that was filled for this state, and its status: `fill_bitmask` copies it. It is forgotten when
+        the state changes, and the row is the caller's again after `drop_row`."""
+        self._kept = row, status
+
+    def drop_row(self) -> None:
+        """Forgets a kept row."""
+        self._kept = None
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
         """Moves on by tokens until one is refused; False if one was."""
+        self.drop_row()
         for token in tokens:
             status = self.constraint.accept(token)
             if status not in _GOING:
@@ -61,6 +79,7 @@ class ConstraintGrammar:
 
     def rollback(self, num_tokens: int) -> None:
         """Takes the last tokens back. If that cannot be done, the sequence fails at its next token."""
+        self.drop_row()
         if (status := self.constraint.rollback(num_tokens)) is not Status.OK:
             self.constraint.fail("rollback", f"{num_tokens} tokens cannot be taken back: {status.name}")
 
@@ -70,6 +89,7 @@ class ConstraintGrammar:
 
     def reset(self) -> None:
         """Starts anew; raises ValueError if the grammar cannot be."""
+        self.drop_row()
         self.constraint = self._start().unwrap()
         self._dead_end = None
 

@@ -8,6 +8,8 @@ other arguments, the process says so and ends, instead of dropping constraints l
 import importlib
 import inspect
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -52,6 +54,11 @@ ENGINE: Final = (
     Name("vllm.v1.core.sched.interface", "PauseState.UNPAUSED"),
     Name(_STRUCTURED, "StructuredOutputManager.grammar_init", ("request",)),
     Name(_STRUCTURED, "StructuredOutputManager.clear_backend", ()),
+    Name(
+        _STRUCTURED,
+        "StructuredOutputManager.grammar_bitmask",
+        ("requests", "structured_output_request_ids", "scheduled_spec_decode_tokens"),
+    ),
     Name(f"{_STRUCTURED}.request", "StructuredOutputRequest.grammar"),
     Name("vllm.v1.request", "RequestStatus.WAITING"),
     Name("vllm.v1.request", "RequestStatus.FINISHED_ERROR"),
@@ -136,12 +143,40 @@ def take_over(manager: Any, grammars: Any) -> None:
     Raises:
         Unsupported: it has no place for that.
     """
-    for attribute in ("backend", "executor"):
-        if not hasattr(manager, attribute):
-            raise Unsupported(f"vLLM {_version()} has no {attribute} in its StructuredOutputManager: {_HINT}")
+    _check_attributes(manager, "backend", "executor")
     manager.executor.shutdown(wait=False)
     manager.executor = grammars
     manager.backend = grammars
+
+
+def _check_attributes(manager: Any, *attributes: str) -> None:
+    for attribute in attributes:
+        if not hasattr(manager, attribute):
+            raise Unsupported(f"vLLM {_version()} has no {attribute} in its StructuredOutputManager: {_HINT}")
+
+
+def fill_ahead(manager: Any, filled: Callable[[Sequence[Any]], AbstractContextManager[None]]) -> None:
+    """Has the rows of a step filled by a ``StructuredOutputManager`` while the grammars that will be asked for one are
+    ``filled``.
+
+    Raises:
+        Unsupported: it has no place for that.
+    """
+    _check_attributes(manager, "grammar_bitmask", "reasoner_cls")
+    by_vllm = manager.grammar_bitmask
+
+    def grammar_bitmask(
+        requests: Mapping[str, Any],
+        structured_output_request_ids: Sequence[str],
+        scheduled_spec_decode_tokens: Mapping[str, Any],
+    ) -> Any:
+        constraints = (requests[each].structured_output_request for each in structured_output_request_ids)
+        # Who still reasons is asked for no row, or for one behind the end of that: vLLM finds out, not we.
+        grammars = [each.grammar for each in constraints if manager.reasoner_cls is None or each.reasoning_ended]
+        with filled(grammars):
+            return by_vllm(requests, structured_output_request_ids, scheduled_spec_decode_tokens)
+
+    manager.grammar_bitmask = grammar_bitmask
 
 
 def pending_of(request: Any) -> Pending[Any] | None:

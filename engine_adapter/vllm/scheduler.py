@@ -16,6 +16,7 @@ from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
 from engine_adapter.vllm import causes, names
+from engine_adapter.vllm.ahead import FirstRows
 from engine_adapter.vllm.grammar import started
 from engine_adapter.vllm.grammars import Grammars
 from engine_adapter.vllm.held import Failed, Held, Ready
@@ -48,6 +49,16 @@ def open_grammars(vllm_config: Any, tokenizer: Any) -> Grammars:
     return Grammars(discover(), vocabulary, settings_of(vllm_config), compact=compact)
 
 
+def take_over(manager: Any, grammars: Grammars) -> None:
+    """Has vLLM's ``StructuredOutputManager`` compile with ``grammars``, and fill the rows of a step together.
+
+    Raises:
+        Unsupported: it is not one that structout knows.
+    """
+    names.take_over(manager, grammars)
+    names.fill_ahead(manager, FirstRows(grammars.vocabulary.bitmask_width).filled)
+
+
 class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of mypy
     """The part that both of vLLM's schedulers get."""
 
@@ -58,7 +69,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         self._refused: dict[str, GrammarError] = {}
         manager = self.structured_output_manager
         if not self.vllm_config.model_config.skip_tokenizer_init:
-            names.take_over(manager, open_grammars(self.vllm_config, manager.tokenizer))
+            take_over(manager, open_grammars(self.vllm_config, manager.tokenizer))
 
     def add_request(self, request: Any) -> None:
         """Holds a request that has no grammar yet."""
