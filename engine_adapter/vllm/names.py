@@ -60,6 +60,8 @@ ENGINE: Final = (
         ("requests", "structured_output_request_ids", "scheduled_spec_decode_tokens"),
     ),
     Name(f"{_STRUCTURED}.request", "StructuredOutputRequest.grammar"),
+    Name("vllm.sampling_params", "SamplingParams.allowed_token_ids"),
+    Name("vllm.sampling_params", "SamplingParams.bad_words_token_ids"),
     Name("vllm.v1.request", "RequestStatus.WAITING"),
     Name("vllm.v1.request", "RequestStatus.FINISHED_ERROR"),
     Name("vllm.v1.request", "RequestStatus.FINISHED_ABORTED"),

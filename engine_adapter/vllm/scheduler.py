@@ -88,8 +88,13 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
 
     def _promote(self, ready: Ready[Any]) -> None:
         first, *later = ready.parts
-        drafts, refused = self.vllm_config.num_speculative_tokens, self._refused.__setitem__
-        match started(ready.grammar, first.sampling_params, max_drafts=drafts, refused=refused):
+        match started(
+            ready.grammar,
+            first.sampling_params,
+            max_drafts=self.vllm_config.num_speculative_tokens,
+            refused=self._refused.__setitem__,
+            said=first.output_token_ids,
+        ):
             case Err(error):
                 self._held.fail(ready.request_id, error)
                 return

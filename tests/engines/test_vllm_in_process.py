@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jsonschema_rs
@@ -55,6 +55,16 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
 """Schemas that are enforced, or refused with their cause."""
 
 
+SEVENS: Final = {"regex": "7{3}"}
+"""Of which the model's vocabulary has one spelling."""
+
+EMPTYING: Final[Sequence[dict[str, Any]]] = ({"bad_words": ["7"]}, {"allowed_token_ids": [1000]})
+"""Parameters that leave no token of it."""
+
+HARMLESS: Final[Sequence[dict[str, Any]]] = ({}, {"min_tokens": 20}, {"bad_words": ["x"]})
+"""Parameters that do not keep it from being written."""
+
+
 def ask(structured_outputs: object, backend: str | None = None, **params: object) -> dict[str, Any]:
     extra = {"structout_backend": backend} if backend else {}
     return {"prompt": PROMPT, "structured_outputs": structured_outputs, "params": {"extra_args": extra, **params}}
@@ -72,6 +82,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         [ask({"regex": "(["})],
         [ask({"choice": ["Lutz"]}, "nobody")],
         [ask({"choice": []})],
+        [ask(SEVENS, temperature=temperature, **each) for temperature in (0, 1) for each in (*EMPTYING, *HARMLESS)],
     ]
     return in_process(batches, cwd=tmp_path_factory.mktemp("vllm"), asynchronous=request.param)
 
@@ -113,6 +124,17 @@ def test_all_samples_of_a_request_are_constrained_or_fail_alike(report: Mapping[
 
 def test_an_unreadable_constraint_is_refused_before_the_engine_has_it(report: Mapping[str, Any]) -> None:
     assert report["batches"][7].startswith("VLLMValidationError: invalid_spec at /structured_outputs/choice")
+
+
+def test_parameters_that_leave_the_grammar_nothing_end_their_own_request(report: Mapping[str, Any]) -> None:
+    completions = [completion for (completion,) in report["batches"][8]]
+    for emptied, named in ((0, "bad_words"), (1, "allowed_token_ids")):
+        for completion in completions[emptied :: len((*EMPTYING, *HARMLESS))]:
+            assert completion["finish_reason"] == "error"
+            assert completion["cause"]["kind"] == "dead_end"
+            assert named in completion["cause"]["message"]
+    others = [each for each in completions if each["finish_reason"] != "error"]
+    assert [(each["text"], each["finish_reason"]) for each in others] == [("777", "stop")] * 2 * len(HARMLESS)
 
 
 def test_causes_that_only_the_engine_knows_come_back(report: Mapping[str, Any]) -> None:

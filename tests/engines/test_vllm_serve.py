@@ -15,12 +15,15 @@ import jsonschema_rs
 import openai
 import pytest
 
-from tests.engines.test_vllm_in_process import BACKENDS, KINDS, PROMPT, REFUSED, SCHEMA
+from tests.engines.test_vllm_in_process import BACKENDS, EMPTYING, HARMLESS, KINDS, PROMPT, REFUSED, SCHEMA, SEVENS
 from tests.engines.vllm_server import VllmServer, vllm_serve
 
 pytestmark = [pytest.mark.engines, pytest.mark.model]
 
 UNSATISFIABLE: Final = REFUSED["unsatisfiable"]
+UNWANTED: Final = {"logit_bias": {str(id): -100 for id in range(1000)}}
+"""Among these are all digits."""
+
 MESSAGES: Final[Any] = [{"role": "user", "content": PROMPT}]
 
 
@@ -132,6 +135,26 @@ def test_a_grammar_that_fails_while_generating_is_no_success(
     assert "secret" not in str(raised.value)
     assert backend in str(raised.value)
     assert ("no token can follow" in str(raised.value)) is (backend == "has_nothing")
+
+
+@pytest.mark.parametrize("ask", [ask_chat, ask_completions])
+@streaming
+@pytest.mark.parametrize("parameters", EMPTYING, ids=lambda parameters: next(iter(parameters)))
+def test_parameters_that_leave_the_grammar_nothing_are_400(
+    client: openai.OpenAI, ask: Callable[..., Any], stream: bool, parameters: Mapping[str, Any]
+) -> None:
+    """Those that vLLM reads in requests of these two kinds alone."""
+    with pytest.raises(openai.BadRequestError, match=f"{next(iter(parameters))} forbid every token"):
+        ask(client, stream, structured_outputs=SEVENS, **parameters)
+
+
+@pytest.mark.parametrize("parameters", [*HARMLESS, UNWANTED], ids=["none", "min_tokens", "bad_words", "bias"])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_no_other_parameter_keeps_it_from_being_written(
+    client: openai.OpenAI, parameters: Mapping[str, Any], temperature: float
+) -> None:
+    choice = chat(client, extra_body={"structured_outputs": SEVENS, **parameters}, temperature=temperature).choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("777", "stop")
 
 
 def test_one_cause_for_all_samples(client: openai.OpenAI) -> None:

@@ -32,6 +32,8 @@ class Params:
     structured_outputs: StructuredOutputs | None = None
     extra_args: dict[str, Any] | None = None
     all_stop_token_ids: set[int] = attrs.field(factory=set)
+    allowed_token_ids: list[int] | None = None
+    bad_words_token_ids: list[list[int]] | None = None
 
 
 def params(extra_args: dict[str, Any] | None = None, **constraint: Any) -> Params:
