@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from engine_adapter.vllm.stopping import undone
 from engine_adapter.vllm.withheld import Withheld, withheld
 from structout.backend import BitmaskRow, Status
 from structout.constraint import Constraint
@@ -123,7 +124,7 @@ def started(
 
     Args:
         grammar: what was compiled.
-        sampling_params: vLLM's, for its stop tokens and for what it withholds.
+        sampling_params: vLLM's, for its stop tokens, its stop strings, and what it withholds.
         max_drafts: how many draft tokens a step may verify.
         refused: see `ConstraintGrammar`.
         said: all tokens that the request has generated, also from now on.
@@ -131,7 +132,7 @@ def started(
     stops = sorted(sampling_params.all_stop_token_ids) or None
 
     def start() -> Result[Constraint, GrammarError]:
-        return grammar.start(stop_token_ids=stops, max_rollback=max_drafts)
+        return grammar.start(stop_token_ids=stops, max_rollback=max_drafts + undone(sampling_params))
 
     limits = withheld(sampling_params, grammar.vocabulary.bitmask_width, said)
     return start().map(lambda constraint: ConstraintGrammar(start, constraint, refused, limits))

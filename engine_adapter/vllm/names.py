@@ -67,7 +67,9 @@ ENGINE: Final = (
     Name("vllm.v1.request", "RequestStatus.FINISHED_ABORTED"),
     Name("vllm.v1.engine", "EngineCoreOutput", ("request_id", "new_token_ids", "finish_reason", "stop_reason")),
     Name("vllm.v1.engine", "EngineCoreOutputs", ("outputs",)),
+    Name("vllm.v1.request", "RequestStatus.FINISHED_STOPPED"),
     Name("vllm.v1.engine", "FinishReason.ERROR"),
+    Name("vllm.v1.engine", "FinishReason.STOP"),
 )
 """What the engine core's process needs."""
 
@@ -83,6 +85,9 @@ FRONT: Final = (
         ("model_config", "structured_outputs_config", "tokenizer"),
     ),
     Name(f"{_STRUCTURED}.backend_xgrammar", "validate_xgrammar_grammar", ("sampling_params",)),
+    Name("vllm.v1.engine.detokenizer", "IncrementalDetokenizer.from_new_request", ("tokenizer", "request")),
+    Name("vllm.v1.engine.detokenizer", "BaseIncrementalDetokenizer.update", ("new_token_ids", "stop_terminated")),
+    Name("vllm.v1.engine.output_processor", "OutputProcessor.process_outputs", ("engine_core_outputs",)),
     Name("vllm.exceptions", "VLLMValidationError", ("message",)),
     Name("vllm.exceptions", "GracefulHTTPError", ("message", "http_status")),
 )

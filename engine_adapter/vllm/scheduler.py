@@ -7,21 +7,24 @@ same call, so that all that vLLM does at the end of a request (connectors, metri
 
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
+import attrs
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
+from engine_adapter.embedded.cuts import Spelling
 from engine_adapter.vllm import causes, names
 from engine_adapter.vllm.ahead import FirstRows
-from engine_adapter.vllm.grammar import started
+from engine_adapter.vllm.grammar import ConstraintGrammar, started
 from engine_adapter.vllm.grammars import Grammars
 from engine_adapter.vllm.held import Failed, Held, Ready
 from engine_adapter.vllm.logs import show_records
 from engine_adapter.vllm.settings import settings_of
+from engine_adapter.vllm.stopping import Cut, Stopping, stopping
 from structout.discovery import discover
 from structout.errors import ErrorKind, GrammarError
 from structout.observability.logs import RequestLogger
@@ -31,6 +34,9 @@ from structout.vocabularies import from_huggingface
 logger = logging.getLogger(__name__)
 
 _Base: Any = object
+
+_WITH_A_TEXT: Final = (FinishReason.STOP, FinishReason.LENGTH)
+"""How vLLM may have ended what a stop string ends before that, in the same step."""
 
 
 def scheduler_class(vllm_config: Any) -> Any:
@@ -59,6 +65,18 @@ def take_over(manager: Any, grammars: Grammars) -> None:
     names.fill_ahead(manager, FirstRows(grammars.vocabulary.bitmask_width).filled)
 
 
+@attrs.frozen
+class Watched:
+    """A sequence with stop strings."""
+
+    grammar: ConstraintGrammar
+    stopping: Stopping
+
+    def look(self) -> Cut | None:
+        """See `Stopping.look`."""
+        return self.stopping.look(self.grammar.constraint)
+
+
 class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of mypy
     """The part that both of vLLM's schedulers get."""
 
@@ -67,9 +85,12 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         show_records()
         self._held: Held[Any] = Held()
         self._refused: dict[str, GrammarError] = {}
+        self._stopping: dict[str, Watched] = {}
         manager = self.structured_output_manager
         if not self.vllm_config.model_config.skip_tokenizer_init:
-            take_over(manager, open_grammars(self.vllm_config, manager.tokenizer))
+            grammars = open_grammars(self.vllm_config, manager.tokenizer)
+            take_over(manager, grammars)
+            self._spelling = Spelling(grammars.vocabulary)
 
     def add_request(self, request: Any) -> None:
         """Holds a request that has no grammar yet."""
@@ -100,6 +121,8 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
                 return
             case Ok(grammar):
                 names.give(first, grammar)
+                if looking := stopping(first.sampling_params, self._spelling, first.output_token_ids):
+                    self._stopping[ready.request_id] = Watched(grammar, looking)
         first.status = RequestStatus.WAITING
         super().add_request(first)
         names.move_to_its_turn(self.waiting, first)
@@ -115,6 +138,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         for client in outputs.values():
             for output in client.outputs:
                 self._say_why(output)
+                self._stop(output)
         for client_index, output in ended:
             outputs.setdefault(client_index, EngineCoreOutputs()).outputs.append(output)
         return outputs
@@ -144,6 +168,19 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
             RequestLogger(logger, output.request_id).failed(error)
             output.stop_reason = causes.stop_reason(error)
 
+    def _stop(self, output: Any) -> None:
+        """Ends what a stop string ends, and says where."""
+        watched = self._stopping.get(output.request_id)
+        if watched is None:
+            return
+        if output.finish_reason in (None, *_WITH_A_TEXT) and (cut := watched.look()):
+            if output.finish_reason is None:
+                self.finish_requests(output.request_id, RequestStatus.FINISHED_STOPPED)
+            output.finish_reason = FinishReason.STOP
+            output.stop_reason = cut.as_stop_reason()
+        if output.finish_reason is not None:
+            self._stopping.pop(output.request_id, None)
+
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
         """Ends requests, held or not. Of a held one, the compile is given up."""
         if request_ids is not None:
@@ -151,6 +188,8 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         for parts in self._held.withdraw(request_ids):
             super().add_request(parts[0])
         ended: list[Any] = super().finish_requests(request_ids, finished_status)
+        for request in ended:
+            self._stopping.pop(request.request_id, None)
         return ended
 
     def get_num_unfinished_requests(self) -> int:

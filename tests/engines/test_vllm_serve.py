@@ -157,6 +157,43 @@ def test_no_other_parameter_keeps_it_from_being_written(
     assert (choice.message.content, choice.finish_reason) == ("777", "stop")
 
 
+ON_AND_ON: Final = {"logit_bias": {"0": -100, "2": -100}}
+"""Has the model end a text only where it has to: these are its stop tokens."""
+
+
+@streaming
+@pytest.mark.parametrize("parameters", [{}, {"n": 2, "temperature": 1}], ids=["one", "two"])
+@pytest.mark.parametrize(
+    ("regex", "includes", "ends"),
+    [("77(;77)*", False, ("77", "stop", ";")), ("(77;)+", True, ("77;", "stop", ";")), ("(7;){4}", False, None)],
+    ids=["before", "behind", "nowhere"],
+)
+def test_a_stop_string_ends_a_text_only_where_it_is_complete(
+    client: openai.OpenAI, stream: bool, parameters: Mapping[str, Any], regex: str, includes: bool, ends: Any
+) -> None:
+    body = {"structured_outputs": {"regex": regex}, "include_stop_str_in_output": includes, **ON_AND_ON}
+    answer = chat(client, stop=["x", ";"], stream=stream, extra_body=body, **parameters)
+    texts: dict[int, str] = {}
+    for choice in (choice for chunk in (answer if stream else [answer]) for choice in chunk.choices):
+        said = choice.delta if stream else choice.message
+        texts[choice.index] = texts.get(choice.index, "") + (said.content or "")
+        if choice.finish_reason:
+            found = (texts[choice.index], choice.finish_reason, choice.stop_reason)
+            assert found == (ends or ("7;7;7;7;", "stop", None))
+    assert len(texts) == parameters.get("n", 1)
+
+
+def test_a_stop_string_does_not_cut_a_document(client: openai.OpenAI) -> None:
+    text = chat(client, response_format=response_format(SCHEMA), stop=[",", '"', "}"]).choices[0].message.content
+    assert jsonschema_rs.is_valid(SCHEMA, json.loads(text))
+
+
+def test_a_stop_string_ends_free_text_wherever_it_occurs(client: openai.OpenAI) -> None:
+    whole = chat(client).choices[0].message.content
+    choice = chat(client, stop=[whole[5:9]]).choices[0]
+    assert choice.message.content == whole[: whole.index(whole[5:9])]
+
+
 def test_one_cause_for_all_samples(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="unsatisfiable"):
         chat(client, n=3, temperature=1, response_format=response_format(UNSATISFIABLE))
