@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from tests.engines.test_vllm_in_process import BACKENDS, EMPTYING, HARMLESS, KINDS, PROMPT, REFUSED, SCHEMA, SEVENS
-from tests.engines.vllm_server import VllmServer, vllm_serve
+from tests.engines.vllm_server import VllmServer, free_port, install_failing_plugin, vllm_serve
 
 pytestmark = [pytest.mark.engines, pytest.mark.model]
 
@@ -31,11 +31,9 @@ MESSAGES: Final[Any] = [{"role": "user", "content": PROMPT}]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     """With a backend whose matchers fail, installed as any other."""
     folder = tmp_path_factory.mktemp("vllm")
-    installed = folder / "failing-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: failing\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text("[structout]\nfailing = tests.engines.failing_plugin\n")
-    with vllm_serve(folder, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", path=[folder]) as server:
+    install_failing_plugin(folder)
+    tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    with vllm_serve(folder, *tools, path=[folder], settings={"metrics_port": free_port()}) as server:
         yield server
 
 
@@ -322,3 +320,18 @@ def test_the_log_says_what_clients_are_not_told(server: VllmServer, client: open
     with pytest.raises(openai.InternalServerError):
         constrained(client, {"choice": ["no"], "backend": "fails_to_fill"})
     assert "secret internals" in Path(server.log).read_text()
+
+
+def test_what_happens_is_counted(server: VllmServer, client: openai.OpenAI) -> None:
+    names = [f'structout_requests_total{{outcome="{outcome}"}}' for outcome in ("ok", "unsatisfiable")]
+    names += ["structout_cache_hits_total"]
+    before = server.metrics()
+    for _ in range(2):
+        constrained(client, {"choice": ["counted"]})
+    with pytest.raises(openai.BadRequestError):
+        chat(client, response_format=response_format(UNSATISFIABLE))
+    after = server.metrics()
+    ok, refused, hits = (after[name] - before.get(name, 0) for name in names)
+    assert (ok, refused) == (2, 1)
+    assert hits >= 1
+    assert after["structout_blocked_requests"] == 0
