@@ -7,6 +7,7 @@ other arguments, the process says so and ends, instead of dropping constraints l
 
 import importlib
 import inspect
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -156,10 +157,10 @@ def take_over(manager: Any, grammars: Any) -> None:
     manager.backend = grammars
 
 
-def _check_attributes(manager: Any, *attributes: str) -> None:
+def _check_attributes(held: Any, *attributes: str) -> None:
     for attribute in attributes:
-        if not hasattr(manager, attribute):
-            raise Unsupported(f"vLLM {_version()} has no {attribute} in its StructuredOutputManager: {_HINT}")
+        if not hasattr(held, attribute):
+            raise Unsupported(f"vLLM {_version()} has no {attribute} in its {type(held).__name__}: {_HINT}")
 
 
 def fill_ahead(manager: Any, filled: Callable[[Sequence[Any]], AbstractContextManager[None]]) -> None:
@@ -184,6 +185,39 @@ def fill_ahead(manager: Any, filled: Callable[[Sequence[Any]], AbstractContextMa
             return by_vllm(requests, structured_output_request_ids, scheduled_spec_decode_tokens)
 
     manager.grammar_bitmask = grammar_bitmask
+
+
+def stop_looking(detokenizer: Any) -> None:
+    """Has one of vLLM's incremental detokenizers look for no stop strings, and hold back what may begin one as ever.
+
+    Raises:
+        Unsupported: it looks in another way.
+    """
+    _check_attributes(detokenizer, "min_tokens", "output_text", "update")
+    detokenizer.min_tokens = sys.maxsize  # so many tokens it lets pass before it looks
+
+
+def detokenizer_of(processor: Any, request_id: str) -> Any:
+    """The detokenizer of a request in an ``OutputProcessor``; None if it has gone."""
+    state = processor.request_states.get(request_id)
+    return None if state is None else state.detokenizer
+
+
+def end_text(detokenizer: Any, stop: str, *, behind: int, surplus: int) -> None:
+    """Has a detokenizer end its text with the next tokens that it is given, and name the stop string as the reason.
+
+    Args:
+        behind: how many characters are cut off behind those tokens.
+        surplus: how many of the tokens are not taken.
+    """
+
+    def update(new_token_ids: Sequence[int], stop_terminated: bool) -> str:
+        del stop_terminated  # the last token is not a stop token
+        type(detokenizer).update(detokenizer, list(new_token_ids[: len(new_token_ids) - surplus]), False)
+        detokenizer.output_text = detokenizer.output_text[: len(detokenizer.output_text) - behind]
+        return stop
+
+    detokenizer.update = update
 
 
 def pending_of(request: Any) -> Pending[Any] | None:

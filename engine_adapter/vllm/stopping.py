@@ -7,9 +7,7 @@ none of its own, and holds back what may be the beginning of one as ever.
 A front end says with `hand_over` that it waits to be told. For others, vLLM's own way stays.
 """
 
-import functools
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -17,6 +15,7 @@ import attrs
 
 from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.embedded.stops import Found, StopScanner
+from engine_adapter.vllm import names
 from structout.constraint import Constraint
 
 _HANDED_OVER: Final = "structout_stops"
@@ -135,7 +134,7 @@ def waiting(from_new_request: Callable[..., Any]) -> Callable[..., Any]:
     def waiting_for(tokenizer: Any, request: Any) -> Any:
         detokenizer = from_new_request(tokenizer=tokenizer, request=request)
         if _is_ours(request.sampling_params):
-            detokenizer.min_tokens = sys.maxsize  # so many tokens it lets pass before it looks
+            names.stop_looking(detokenizer)
         return detokenizer
 
     return waiting_for
@@ -146,17 +145,9 @@ def cutting(process_outputs: Callable[..., Any]) -> Callable[..., Any]:
 
     def processing(self: Any, engine_core_outputs: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
         for output in engine_core_outputs:
-            if (cut := cut_of(output.stop_reason)) and (state := self.request_states.get(output.request_id)):
-                state.detokenizer.update = functools.partial(_end, state.detokenizer, cut)
+            cut = cut_of(output.stop_reason)
+            if cut and (detokenizer := names.detokenizer_of(self, output.request_id)):
+                names.end_text(detokenizer, cut.stop, behind=cut.behind, surplus=cut.surplus)
         return process_outputs(self, engine_core_outputs, *args, **kwargs)
 
     return processing
-
-
-def _end(detokenizer: Any, cut: Cut, new_token_ids: Sequence[int], stop_terminated: bool) -> str:
-    """In the place of a detokenizer's ``update``, for the last tokens of a text. Returns the stop string, as that."""
-    del stop_terminated  # the last token is not a stop token
-    kept = list(new_token_ids[: len(new_token_ids) - cut.surplus])
-    type(detokenizer).update(detokenizer, kept, False)
-    detokenizer.output_text = detokenizer.output_text[: len(detokenizer.output_text) - cut.behind]
-    return cut.stop
