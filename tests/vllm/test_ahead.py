@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -13,22 +14,37 @@ from hypothesis import given
 from engine_adapter.vllm import names
 from engine_adapter.vllm.ahead import FirstRows
 from engine_adapter.vllm.grammar import ConstraintGrammar
-from structout.backend import Bitmask, Status
+from structout.backend import Bitmask, BitmaskRow, Status
 from structout.constraint import Constraint
-from structout.result import Ok
-from tests.adapter.test_masks import BatchBackend, FillRaises, RaisingBatch, constraint, histories
-from tests.fakes import BYTES, TrieBackend
+from structout.errors import ErrorKind, GrammarError
+from structout.grammar import Grammar
+from structout.result import Result
+from tests.adapter.test_masks import BatchBackend, RaisingBatch, constraint, histories
+from tests.fakes import BYTES, TrieBackend, TrieMatcher
 from tests.vllm.support import bitmask
 
 WIDTH = BYTES.bitmask_width
 
 
-def grammar(backend: type[TrieBackend], tokens: Sequence[int] = ()) -> ConstraintGrammar:
-    return around(lambda: constraint(backend, tokens))
+GRAMMARS: dict[tuple[type, type], Grammar] = {}
+"""One for all of a backend: it fills those together that it has compiled itself."""
 
 
-def around(make: Callable[[], Constraint]) -> ConstraintGrammar:
-    return ConstraintGrammar(lambda: Ok(make()), make(), lambda *_: None)
+def grammar(
+    backend: type[TrieBackend],
+    tokens: Sequence[int] = (),
+    matcher: type[TrieMatcher] = TrieMatcher,
+    told: dict[str, GrammarError] | None = None,
+) -> ConstraintGrammar:
+    compiled = GRAMMARS.setdefault((backend, matcher), constraint(backend, matcher=matcher).grammar)
+
+    def start() -> Result[Constraint, GrammarError]:
+        return compiled.start(max_rollback=4)
+
+    refused = dict[str, GrammarError]().__setitem__ if told is None else told.__setitem__
+    made = ConstraintGrammar(start, start().unwrap(), refused)
+    assert made.accept_tokens("id", tokens)
+    return made
 
 
 def row_of(grammar: ConstraintGrammar) -> Any:
@@ -55,28 +71,27 @@ def test_each_gets_the_row_it_has_alone(grammars: list[ConstraintGrammar]) -> No
 @pytest.mark.parametrize(
     "move",
     [
-        lambda each: each.accept_tokens("id", [97]),
-        lambda each: each.accept_tokens("id", []),
+        lambda each: each.accept_tokens("id", [98]),
         lambda each: each.reset(),
-        lambda each: each.rollback(0),
+        lambda each: each.rollback(1),
     ],
-    ids=["accepted", "nothing accepted", "reset", "rolled back"],
+    ids=["accepted", "reset", "rolled back"],
 )
 def test_a_row_is_only_for_the_state_that_it_was_filled_for(move: Callable[[ConstraintGrammar], Any]) -> None:
-    grammars = [grammar(BatchBackend), grammar(BatchBackend)]
-    with FirstRows(WIDTH).filled(grammars):
-        move(grammars[0])
-        assert (row_of(grammars[0]) == alone(grammars[0])).all()
+    moved, other = grammar(BatchBackend, (97,)), grammar(BatchBackend, (97,))
+    with FirstRows(WIDTH).filled([moved, other]):
+        move(moved)
+        assert (row_of(moved) == alone(moved)).all()
+        assert (row_of(moved) != alone(other)).any()
 
 
 def test_what_was_not_asked_for_is_forgotten() -> None:
-    rows, first, second = FirstRows(WIDTH), grammar(BatchBackend), grammar(BatchBackend, (97,))
-    with rows.filled([first, second]):
+    rows, unasked = FirstRows(WIDTH), grammar(BatchBackend)
+    with rows.filled([unasked, grammar(BatchBackend)]):
         pass
-    with rows.filled([second, first]):
+    with rows.filled([grammar(BatchBackend, (97,)) for _ in range(2)]):
         pass
-    assert (row_of(first) == alone(first)).all()
-    assert (row_of(second) == alone(second)).all()
+    assert (row_of(unasked) == alone(unasked)).all()
 
 
 def test_they_are_filled_by_one_call_and_what_is_alone_by_none() -> None:
@@ -88,7 +103,6 @@ def test_they_are_filled_by_one_call_and_what_is_alone_by_none() -> None:
             return super().fill_batch(matchers, bitmask, rows)
 
     first, second = grammar(Counting), grammar(Counting)
-    second.constraint.grammar = first.constraint.grammar
     with FirstRows(WIDTH).filled([first, grammar(TrieBackend), second]):
         assert calls == [2]
         row_of(first)
@@ -96,14 +110,37 @@ def test_they_are_filled_by_one_call_and_what_is_alone_by_none() -> None:
         assert calls == [2]
 
 
-def test_a_row_that_fails_ends_its_own_sequence_alone() -> None:
-    good, failing = grammar(BatchBackend), around(lambda: constraint(BatchBackend, matcher=FillRaises))
-    failing.constraint.grammar = good.constraint.grammar
-    with FirstRows(WIDTH).filled([good, failing]):
+@attrs.define(eq=False)
+class Told(TrieMatcher):
+    """Does when it fills what it is told to."""
+
+    deed: Callable[[], Status] | None = None
+
+    def fill(self, row: BitmaskRow) -> Status:
+        return self.deed() if self.deed else super().fill(row)
+
+
+def fail() -> Status:
+    raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind"),
+    [(fail, ErrorKind.BACKEND_FAILURE), (lambda: Status.DEAD_END, ErrorKind.DEAD_END)],
+    ids=["failing", "dead end"],
+)
+def test_a_row_that_is_not_ok_ends_its_own_sequence_alone(deed: Callable[[], Status], kind: ErrorKind) -> None:
+    told = dict[str, GrammarError]()
+    good, bad, other = (grammar(BatchBackend, tokens, Told, told) for tokens in ((), (), (97,)))
+    assert isinstance(bad.constraint.matcher, Told)
+    bad.constraint.matcher.deed = deed
+    with FirstRows(WIDTH).filled([good, bad, other]):
         assert (row_of(good) == alone(good)).all()
-        assert (row_of(failing) == -1).all()
-    assert good.accept_tokens("id", [97])
-    assert not failing.accept_tokens("id", [97])
+        assert (row_of(bad) == -1).all()
+        assert (row_of(other) == alone(other)).all()
+    assert good.accept_tokens("good", [97])
+    assert not bad.accept_tokens("bad", [97])
+    assert {name: error.kind for name, error in told.items()} == {"bad": kind}
 
 
 class Manager:

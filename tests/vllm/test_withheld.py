@@ -6,7 +6,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from engine_adapter.vllm.grammar import ConstraintGrammar, started
 from structout import ErrorKind, GrammarError
@@ -74,6 +74,7 @@ def test_a_row_that_they_leave_nothing_of_is_flagged_and_no_other(
 
 
 @given(limits, st.lists(tokens, max_size=4), st.lists(tokens, max_size=3))
+@example((None, [[ord("x"), ord("a"), ord("b")]]), [ord("a"), ord("b"), ord("b")], [ord("x")])
 def test_drafts_end_where_a_token_is_withheld(
     limits: tuple[list[int] | None, list[list[int]]], drafts: list[int], reasoned: list[int]
 ) -> None:
