@@ -46,9 +46,16 @@ class ConstraintGrammar:
     def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
         """Fills a row of a torch.Tensor, int32 [rows, ceil(vocabulary / 32)]."""
         row = bitmask.numpy()[batch_index]
-        if error := self._why_nothing_follows(self._fill(row), row):
+        status = self.constraint.fill(row) if self._kept is None else self._copy(self._kept, row)
+        if status is Status.OK and self._withheld is None:
+            return
+        if error := self._why_nothing_follows(status, row):
             self._dead_end = self.constraint.tokens, error
             row.fill(-1)
+
+    def _copy(self, kept: tuple[BitmaskRow, Status], row: BitmaskRow) -> Status:
+        row[:] = kept[0]
+        return kept[1]
 
     def _why_nothing_follows(self, status: Status, row: BitmaskRow) -> GrammarError | None:
         if status is Status.DEAD_END:
@@ -56,13 +63,6 @@ class ConstraintGrammar:
         if status is not Status.OK or self._withheld is None:
             return None
         return self._withheld.empties(row, self.constraint)
-
-    def _fill(self, row: BitmaskRow) -> Status:
-        if self._kept is None:
-            return self.constraint.fill(row)
-        kept, status = self._kept
-        row[:] = kept
-        return status
 
     def keep_row(self, row: BitmaskRow, status: Status) -> None:
         """Takes a row that was filled for this state, and its status: `fill_bitmask` copies it. It is forgotten when
@@ -75,18 +75,16 @@ class ConstraintGrammar:
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
         """Moves on by tokens until one is refused; False if one was."""
-        self.drop_row()
+        self._kept = None
         for token in tokens:
-            if error := self._accept(token):
-                self._refused(request_id, error)
+            if self._dead_end is not None and self._dead_end[0] == self.constraint.tokens:
+                self._refused(request_id, self._dead_end[1])  # nothing could follow, whatever it is
+                return False
+            status = self.constraint.accept(token)
+            if status not in _GOING:
+                self._refused(request_id, self.constraint.error_for(status, token=token))
                 return False
         return True
-
-    def _accept(self, token: int) -> GrammarError | None:
-        if self._dead_end is not None and self._dead_end[0] == self.constraint.tokens:
-            return self._dead_end[1]  # nothing could follow, whatever it is
-        status = self.constraint.accept(token)
-        return None if status in _GOING else self.constraint.error_for(status, token=token)
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
         """The longest prefix of draft tokens that may follow; the state is as before."""

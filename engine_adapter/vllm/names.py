@@ -165,7 +165,7 @@ def _check_attributes(held: Any, *attributes: str) -> None:
 
 def fill_ahead(manager: Any, filled: Callable[[Sequence[Any]], AbstractContextManager[None]]) -> None:
     """Has the rows of a step filled by a ``StructuredOutputManager`` while the grammars that will be asked for one are
-    ``filled``.
+    ``filled``, if there are several.
 
     Raises:
         Unsupported: it has no place for that.
@@ -178,6 +178,8 @@ def fill_ahead(manager: Any, filled: Callable[[Sequence[Any]], AbstractContextMa
         structured_output_request_ids: Sequence[str],
         scheduled_spec_decode_tokens: Mapping[str, Any],
     ) -> Any:
+        if len(structured_output_request_ids) < 2:
+            return by_vllm(requests, structured_output_request_ids, scheduled_spec_decode_tokens)
         constraints = (requests[each].structured_output_request for each in structured_output_request_ids)
         # Who still reasons is asked for no row, or for one behind the end of that: vLLM finds out, not we.
         grammars = [each.grammar for each in constraints if manager.reasoner_cls is None or each.reasoning_ended]
