@@ -14,8 +14,8 @@ from typing import Any, Final, TypedDict
 
 # Read by vLLM when it is imported: engine and scheduler in this process, where their time can be taken.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-# In GiB: two engines run beside each other, and each would take nearly all memory.
-os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
+# Two engines run at once, and by itself each takes for its cache whatever memory it finds free: the system ends one.
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 
 from vllm import LLM, SamplingParams
 from vllm.sampling_params import StructuredOutputsParams

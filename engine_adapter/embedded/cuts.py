@@ -33,16 +33,25 @@ class Cuts:
     the constraint that takes the last tokens back and the bytes up to the place instead; each place once at most.
     The matcher of a risky grammar may be slow, or in another process, and the engine's thread waits for neither: it is
     not asked, and a place inside a token does not count.
+
+    Args:
+        spelling: of the vocabulary.
+        waits: whether the engine's thread waits for such matchers all the same.
     """
 
-    def __init__(self, spelling: Spelling) -> None:
+    def __init__(self, spelling: Spelling, *, waits: bool = False) -> None:
         self._spelling = spelling
+        self._waits = waits
         self._size = 0
         self._known: dict[int, bool] = {}
 
     def before(self, token: int, *, is_complete: bool) -> None:
         """Is told of each token, and whether the text was complete before the constraint accepted it."""
         self._known[self._size] = is_complete
+        self.behind(token)
+
+    def behind(self, token: int) -> None:
+        """To be called instead of `before` for a token that was accepted already: the place before it is tried out."""
         self._size += len(self._spelling.bytes_of(token))
 
     def allow(self, cut: int, constraint: Constraint, tokens: Sequence[int]) -> bool:
@@ -50,7 +59,7 @@ class Cuts:
 
         A failure of the plugin is the constraint's from then on, as if it had happened in any other call.
         """
-        if cut not in self._known and not constraint.grammar.is_risky:
+        if cut not in self._known and (self._waits or not constraint.grammar.is_risky):
             self._known[cut] = constraint.is_accepting if cut == self._size else self._try(cut, constraint, tokens)
         return self._known.get(cut, False)
 

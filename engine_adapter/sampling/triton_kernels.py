@@ -25,6 +25,8 @@ CUDA graph. The counters are zero again after each launch.
 
 The last program reads what others wrote: each has a barrier after its writes, then adds to the row's counter with
 acquire and release.
+
+`forbid` is for logits that others sample from: it only writes.
 """
 
 import triton
@@ -53,6 +55,9 @@ LOGPROB = tl.constexpr(7)  # below 0: not wanted
 GREEDY = tl.constexpr(0)
 DRAW = tl.constexpr(1)
 TRUNCATED = tl.constexpr(2)
+
+MASKED = tl.constexpr(4096)
+"""Tokens of a block of `forbid`."""
 
 FEW = tl.constexpr(64)
 """So few are sorted faster."""
@@ -251,6 +256,24 @@ def truncate(
         tl.store(tokens + row, token.to(tl.int64))
         if tl.load(settings + LOGPROB) >= 0:
             tl.store(logprobs + row, _logprob(logits_row, token, best, total, scale))
+
+
+@triton.jit(do_not_specialize=["logits_stride"])
+def forbid(logits, words, targets, logits_stride, width, size):
+    """Sets to -inf what one row of words forbids, of one block. The grid is (rows of words, blocks).
+
+    Args:
+        logits: floating point [rows, size], a row every ``logits_stride``.
+        words: int32 [rows of words, width]; tokens behind the last word are forbidden.
+        targets: int64, for each row of words its row of the logits.
+    """
+    row, block = tl.program_id(0), tl.program_id(1)
+    at = block * (MASKED // 32) + tl.arange(0, MASKED // 32)
+    here = tl.load(words + row.to(tl.int64) * width + at, mask=at < width, other=0)
+    ids = at[:, None] * 32 + tl.arange(0, 32)[None, :]
+    is_forbidden = ((here[:, None] >> tl.arange(0, 32)[None, :]) & 1) == 0
+    start = logits + tl.load(targets + row) * logits_stride
+    tl.store(start + ids, float("-inf"), mask=is_forbidden & (ids < size))
 
 
 @triton.jit

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 from engine_adapter.outcome import internal_error
 from engine_adapter.vllm import causes
-from engine_adapter.vllm.asking import asked, complete
+from engine_adapter.vllm.asking import Asked, asked, complete
+from engine_adapter.vllm.stopping import hand_over
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Result
@@ -40,12 +41,13 @@ class Admission:
         """Reads what vLLM's ``SamplingParams`` ask for, beside the event loop. Raises what `causes.exception` makes."""
         complete(params)
         if getattr(params, "structured_outputs", None) is not None:
-            _raise(request_id, await self.read(functools.partial(asked, params)))
+            _admitted(request_id, params, await self.read(functools.partial(asked, params)))
 
     def admit_now(self, request_id: str, params: Any) -> None:
         """`admit` for a process without an event loop."""
         complete(params)
-        _raise(request_id, asked(params))
+        if getattr(params, "structured_outputs", None) is not None:
+            _admitted(request_id, params, asked(params))
 
     async def read(self, call: Callable[[], Result[T, GrammarError]]) -> Result[T, GrammarError]:
         """What a call returns that is made on a thread beside the event loop; TIMED_OUT if that takes too long."""
@@ -62,7 +64,8 @@ class Admission:
             return Err(internal_error(exc))
 
 
-def _raise(request_id: str, result: Result[object, GrammarError]) -> None:
+def _admitted(request_id: str, params: Any, result: Result[Asked | None, GrammarError]) -> None:
     if isinstance(result, Err):
         RequestLogger(logger, request_id).failed(result.error)
         raise causes.exception(result.error)
+    hand_over(params, has_grammar=result.value is not None)

@@ -1,11 +1,14 @@
-"""Bitmasks on logits, where vLLM's worker applies them: on a CPU by us, elsewhere by vLLM's own kernels.
+"""Bitmasks on logits, where vLLM's worker applies them: on a CPU, and on CUDA with Triton, by us.
 
-vLLM has logits of bfloat16 converted to float32 for that and back, all rows of the batch. Here the rows that have a
-bitmask are changed where they are, and what lets everything through costs nothing.
+On a CPU, vLLM has logits of bfloat16 converted to float32 for that and back, all rows of the batch. On CUDA it sends a
+row for each row of the batch. Here the rows that have a bitmask are sent, and changed where they are, and what lets
+everything through costs nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +42,7 @@ def places(batch: Sequence[str], constrained: Sequence[str], drafts: Callable[[s
         source += count
 
 
-def apply(bitmask: Rows, logits: Any, rows: Iterable[tuple[int, int]]) -> None:
+def apply(bitmask: Rows, logits: Any, rows: Sequence[tuple[int, int]]) -> None:
     """Sets to -inf what a bitmask forbids, in place.
 
     Args:
@@ -75,11 +78,28 @@ def _apply_row(row: Rows, logits: npt.NDArray[Any], minus_infinity: int) -> None
         np.putmask(logits, ~unpack_row(words, logits.size), minus_infinity)
 
 
-def applying(by_vllm: Callable[..., None]) -> Callable[..., None]:
-    """vLLM's ``apply_grammar_bitmask``, with the CPU's part done here."""
+Apply: TypeAlias = Callable[[Rows, Any, Sequence[tuple[int, int]]], None]
+
+
+@functools.cache
+def on_device(device_type: str) -> Apply | None:
+    """What applies bitmasks to logits on such a device; None if that is left to vLLM."""
+    if device_type == "cpu":
+        return apply
+    if device_type == "cuda":
+        with contextlib.suppress(ImportError):
+            from engine_adapter.sampling import triton_masking
+
+            return triton_masking.apply
+    return None
+
+
+def applying(by_vllm: Callable[..., None], on_device: Callable[[str], Apply | None] = on_device) -> Callable[..., None]:
+    """vLLM's ``apply_grammar_bitmask``, done here where there is something for the device."""
 
     def apply_grammar_bitmask(scheduler_output: Any, grammar_output: Any, input_batch: Any, logits: Any) -> None:
-        if logits.device.type != "cpu":
+        apply_here = on_device(logits.device.type)
+        if apply_here is None or logits.stride(1) != 1:
             by_vllm(scheduler_output, grammar_output, input_batch, logits)
             return
         drafts = scheduler_output.scheduled_spec_decode_tokens
@@ -88,6 +108,6 @@ def applying(by_vllm: Callable[..., None]) -> Callable[..., None]:
             grammar_output.structured_output_request_ids,
             lambda request_id: len(drafts.get(request_id, ())),
         )
-        apply(grammar_output.grammar_bitmask, logits, rows)
+        apply_here(grammar_output.grammar_bitmask, logits, list(rows))
 
     return apply_grammar_bitmask

@@ -7,6 +7,7 @@ from typing import Any
 from engine_adapter.outcome import internal_error
 from engine_adapter.vllm.asking import Asked, asked
 from engine_adapter.vllm.settings import KEY, Settings
+from engine_adapter.vllm.watching import Watching
 from structout.compile import CompileService, Pending
 from structout.compile.sandbox import Sandbox, Tried
 from structout.discovery import Registry
@@ -37,14 +38,22 @@ class Grammars:
         vocabulary: the model's.
         settings: the server's.
         compact: whether the server wants JSON without white space.
+        watching: what is told of compiles and waits, and ends with it.
 
     Raises:
         ValueError: the backend that the settings name is not there.
     """
 
     def __init__(
-        self, registry: Registry, vocabulary: Vocabulary, settings: Settings, *, compact: bool = False
+        self,
+        registry: Registry,
+        vocabulary: Vocabulary,
+        settings: Settings,
+        *,
+        compact: bool = False,
+        watching: Watching | None = None,
     ) -> None:
+        self.watching = watching or Watching(Settings())
         self._settings = settings
         self._compact = compact
         self.vocabulary = vocabulary
@@ -56,7 +65,9 @@ class Grammars:
             sandbox=self._sandbox,
             isolate=refuse_slow(settings.slowest_fill_s),
             deadline_s=settings.deadline_s,
+            observer=self.watching.observer,
         )
+        self.watching.watch(service=self.service, sandbox=self._sandbox)
         for backend in usual:
             self.service.backend(backend)  # what does not start says so to whoever asks for it
         if self._sandbox is not None and not self._sandbox.wait_until_full():
@@ -93,6 +104,7 @@ class Grammars:
         self.service.close()
         if self._sandbox is not None:
             self._sandbox.close()
+        self.watching.close()
 
     def destroy(self) -> None:
         """As vLLM ends its backend, after its executor: nothing is left to do."""

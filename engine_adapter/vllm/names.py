@@ -7,7 +7,10 @@ other arguments, the process says so and ends, instead of dropping constraints l
 
 import importlib
 import inspect
+import sys
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -52,13 +55,22 @@ ENGINE: Final = (
     Name("vllm.v1.core.sched.interface", "PauseState.UNPAUSED"),
     Name(_STRUCTURED, "StructuredOutputManager.grammar_init", ("request",)),
     Name(_STRUCTURED, "StructuredOutputManager.clear_backend", ()),
+    Name(
+        _STRUCTURED,
+        "StructuredOutputManager.grammar_bitmask",
+        ("requests", "structured_output_request_ids", "scheduled_spec_decode_tokens"),
+    ),
     Name(f"{_STRUCTURED}.request", "StructuredOutputRequest.grammar"),
+    Name("vllm.sampling_params", "SamplingParams.allowed_token_ids"),
+    Name("vllm.sampling_params", "SamplingParams.bad_words_token_ids"),
     Name("vllm.v1.request", "RequestStatus.WAITING"),
     Name("vllm.v1.request", "RequestStatus.FINISHED_ERROR"),
     Name("vllm.v1.request", "RequestStatus.FINISHED_ABORTED"),
     Name("vllm.v1.engine", "EngineCoreOutput", ("request_id", "new_token_ids", "finish_reason", "stop_reason")),
     Name("vllm.v1.engine", "EngineCoreOutputs", ("outputs",)),
+    Name("vllm.v1.request", "RequestStatus.FINISHED_STOPPED"),
     Name("vllm.v1.engine", "FinishReason.ERROR"),
+    Name("vllm.v1.engine", "FinishReason.STOP"),
 )
 """What the engine core's process needs."""
 
@@ -74,6 +86,9 @@ FRONT: Final = (
         ("model_config", "structured_outputs_config", "tokenizer"),
     ),
     Name(f"{_STRUCTURED}.backend_xgrammar", "validate_xgrammar_grammar", ("sampling_params",)),
+    Name("vllm.v1.engine.detokenizer", "IncrementalDetokenizer.from_new_request", ("tokenizer", "request")),
+    Name("vllm.v1.engine.detokenizer", "BaseIncrementalDetokenizer.update", ("new_token_ids", "stop_terminated")),
+    Name("vllm.v1.engine.output_processor", "OutputProcessor.process_outputs", ("engine_core_outputs",)),
     Name("vllm.exceptions", "VLLMValidationError", ("message",)),
     Name("vllm.exceptions", "GracefulHTTPError", ("message", "http_status")),
 )
@@ -136,12 +151,75 @@ def take_over(manager: Any, grammars: Any) -> None:
     Raises:
         Unsupported: it has no place for that.
     """
-    for attribute in ("backend", "executor"):
-        if not hasattr(manager, attribute):
-            raise Unsupported(f"vLLM {_version()} has no {attribute} in its StructuredOutputManager: {_HINT}")
+    _check_attributes(manager, "backend", "executor")
     manager.executor.shutdown(wait=False)
     manager.executor = grammars
     manager.backend = grammars
+
+
+def _check_attributes(held: Any, *attributes: str) -> None:
+    for attribute in attributes:
+        if not hasattr(held, attribute):
+            raise Unsupported(f"vLLM {_version()} has no {attribute} in its {type(held).__name__}: {_HINT}")
+
+
+def fill_ahead(manager: Any, filled: Callable[[Sequence[Any]], AbstractContextManager[None]]) -> None:
+    """Has the rows of a step filled by a ``StructuredOutputManager`` while the grammars that will be asked for one are
+    ``filled``, if there are several.
+
+    Raises:
+        Unsupported: it has no place for that.
+    """
+    _check_attributes(manager, "grammar_bitmask", "reasoner_cls")
+    by_vllm = manager.grammar_bitmask
+
+    def grammar_bitmask(
+        requests: Mapping[str, Any],
+        structured_output_request_ids: Sequence[str],
+        scheduled_spec_decode_tokens: Mapping[str, Any],
+    ) -> Any:
+        if len(structured_output_request_ids) < 2:
+            return by_vllm(requests, structured_output_request_ids, scheduled_spec_decode_tokens)
+        constraints = (requests[each].structured_output_request for each in structured_output_request_ids)
+        # Who still reasons is asked for no row, or for one behind the end of that: vLLM finds out, not we.
+        grammars = [each.grammar for each in constraints if manager.reasoner_cls is None or each.reasoning_ended]
+        with filled(grammars):
+            return by_vllm(requests, structured_output_request_ids, scheduled_spec_decode_tokens)
+
+    manager.grammar_bitmask = grammar_bitmask
+
+
+def stop_looking(detokenizer: Any) -> None:
+    """Has one of vLLM's incremental detokenizers look for no stop strings, and hold back what may begin one as ever.
+
+    Raises:
+        Unsupported: it looks in another way.
+    """
+    _check_attributes(detokenizer, "min_tokens", "output_text", "update")
+    detokenizer.min_tokens = sys.maxsize  # so many tokens it lets pass before it looks
+
+
+def detokenizer_of(processor: Any, request_id: str) -> Any:
+    """The detokenizer of a request in an ``OutputProcessor``; None if it has gone."""
+    state = processor.request_states.get(request_id)
+    return None if state is None else state.detokenizer
+
+
+def end_text(detokenizer: Any, stop: str, *, behind: int, surplus: int) -> None:
+    """Has a detokenizer end its text with the next tokens that it is given, and name the stop string as the reason.
+
+    Args:
+        behind: how many characters are cut off behind those tokens.
+        surplus: how many of the tokens are not taken.
+    """
+
+    def update(new_token_ids: Sequence[int], stop_terminated: bool) -> str:
+        del stop_terminated  # the last token is not a stop token
+        type(detokenizer).update(detokenizer, list(new_token_ids[: len(new_token_ids) - surplus]), False)
+        detokenizer.output_text = detokenizer.output_text[: len(detokenizer.output_text) - behind]
+        return stop
+
+    detokenizer.update = update
 
 
 def pending_of(request: Any) -> Pending[Any] | None:

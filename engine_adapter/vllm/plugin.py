@@ -15,6 +15,7 @@ from engine_adapter.vllm.applying import applying
 from engine_adapter.vllm.door import Door
 from engine_adapter.vllm.logs import show_records
 from engine_adapter.vllm.settings import is_switched_on, settings_of
+from engine_adapter.vllm.stopping import cutting, waiting
 from structout.errors import ErrorKind, GrammarError
 from structout.observability.logs import log_failure
 
@@ -96,6 +97,8 @@ def switch_on(_: Admission) -> None:
     _wrap("AsyncLLM.add_request", _admitting)
     _wrap("AsyncLLM.generate", _saying_why)
     _wrap("LLMEngine.add_request", _admitting_now)
+    _wrap("IncrementalDetokenizer.from_new_request", waiting)
+    _wrap("OutputProcessor.process_outputs", cutting)
 
 
 def switch_server_on(admission: Admission) -> None:

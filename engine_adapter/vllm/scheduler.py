@@ -7,21 +7,25 @@ same call, so that all that vLLM does at the end of a request (connectors, metri
 
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
+import attrs
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
+from engine_adapter.embedded.cuts import Spelling
 from engine_adapter.vllm import causes, names
-from engine_adapter.vllm.grammar import started
+from engine_adapter.vllm.ahead import FirstRows
+from engine_adapter.vllm.grammar import ConstraintGrammar, started
 from engine_adapter.vllm.grammars import Grammars
 from engine_adapter.vllm.held import Failed, Held, Ready
 from engine_adapter.vllm.logs import show_records
 from engine_adapter.vllm.settings import settings_of
-from structout.discovery import discover
+from engine_adapter.vllm.stopping import Stopping, stopping
+from engine_adapter.vllm.watching import Ends, Watching
 from structout.errors import ErrorKind, GrammarError
 from structout.observability.logs import RequestLogger
 from structout.result import Err, Ok
@@ -30,6 +34,12 @@ from structout.vocabularies import from_huggingface
 logger = logging.getLogger(__name__)
 
 _Base: Any = object
+
+_WITH_A_TEXT: Final = (None, FinishReason.STOP, FinishReason.LENGTH)
+"""Who goes on, or was ended by vLLM in a step in which a stop string may have ended it before."""
+
+_GIVEN_UP: Final = GrammarError(kind=ErrorKind.CANCELLED, message="nobody wants it any more")
+_UNKNOWN: Final = GrammarError(kind=ErrorKind.ENGINE_FAILURE, message="vLLM has ended it as an error")
 
 
 def scheduler_class(vllm_config: Any) -> Any:
@@ -45,7 +55,32 @@ def open_grammars(vllm_config: Any, tokenizer: Any) -> Grammars:
     """The compile service of an engine core, for its model's vocabulary."""
     vocabulary = from_huggingface(tokenizer, padded_size=vllm_config.model_config.get_vocab_size())
     compact = bool(vllm_config.structured_outputs_config.disable_any_whitespace)
-    return Grammars(discover(), vocabulary, settings_of(vllm_config), compact=compact)
+    settings, place = settings_of(vllm_config), vllm_config.parallel_config.data_parallel_rank_local or 0
+    watching = Watching(settings, place)
+    return Grammars(watching.registry(), vocabulary, settings, compact=compact, watching=watching)
+
+
+def take_over(manager: Any, grammars: Grammars) -> None:
+    """Has vLLM's ``StructuredOutputManager`` compile with ``grammars``, and fill the rows of a step together.
+
+    Raises:
+        Unsupported: it is not one that structout knows.
+    """
+    names.take_over(manager, grammars)
+    names.fill_ahead(manager, FirstRows(grammars.vocabulary.bitmask_width).filled)
+
+
+@attrs.frozen
+class Going:
+    """A sequence with a grammar, and what looks for its stop strings here."""
+
+    grammar: ConstraintGrammar
+    stopping: Stopping | None
+
+    def ends_with(self) -> str | None:
+        """The stop reason, if a stop string ends it."""
+        cut = self.stopping.look(self.grammar.constraint) if self.stopping else None
+        return cut.as_stop_reason() if cut else None
 
 
 class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of mypy
@@ -56,9 +91,14 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         show_records()
         self._held: Held[Any] = Held()
         self._refused: dict[str, GrammarError] = {}
+        self._going: dict[str, Going] = {}
+        self._ends = Ends()
         manager = self.structured_output_manager
         if not self.vllm_config.model_config.skip_tokenizer_init:
-            names.take_over(manager, open_grammars(self.vllm_config, manager.tokenizer))
+            grammars = open_grammars(self.vllm_config, manager.tokenizer)
+            take_over(manager, grammars)
+            grammars.watching.watch(blocked=self._held, ends=self._ends)
+            self._spelling = Spelling(grammars.vocabulary)
 
     def add_request(self, request: Any) -> None:
         """Holds a request that has no grammar yet."""
@@ -77,13 +117,20 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
 
     def _promote(self, ready: Ready[Any]) -> None:
         first, *later = ready.parts
-        drafts, refused = self.vllm_config.num_speculative_tokens, self._refused.__setitem__
-        match started(ready.grammar, first.sampling_params, max_drafts=drafts, refused=refused):
+        match started(
+            ready.grammar,
+            first.sampling_params,
+            max_drafts=self.vllm_config.num_speculative_tokens,
+            refused=self._refused.__setitem__,
+            said=first.output_token_ids,
+        ):
             case Err(error):
                 self._held.fail(ready.request_id, error)
                 return
             case Ok(grammar):
                 names.give(first, grammar)
+                looking = stopping(first.sampling_params, self._spelling, first.output_token_ids)
+                self._going[ready.request_id] = Going(grammar, looking)
         first.status = RequestStatus.WAITING
         super().add_request(first)
         names.move_to_its_turn(self.waiting, first)
@@ -98,7 +145,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         outputs: dict[int, Any] = super().update_from_output(*args, **kwargs)
         for client in outputs.values():
             for output in client.outputs:
-                self._say_why(output)
+                self._follow(output)
         for client_index, output in ended:
             outputs.setdefault(client_index, EngineCoreOutputs()).outputs.append(output)
         return outputs
@@ -109,6 +156,7 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         was_given_up = failed.error.kind is ErrorKind.CANCELLED
         status = RequestStatus.FINISHED_ABORTED if was_given_up else RequestStatus.FINISHED_ERROR
         RequestLogger(logger, failed.request_id).failed(failed.error)
+        self._ends.add(failed.error)
         super().add_request(request)
         super().finish_requests(failed.request_id, status)
         self._held.release(failed.request_id)
@@ -122,19 +170,38 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         )
         return request.client_index, output
 
-    def _say_why(self, output: Any) -> None:
-        """Gives an output that ended because its grammar refused a token the cause."""
-        if output.finish_reason is FinishReason.ERROR and (error := self._refused.pop(output.request_id, None)):
-            RequestLogger(logger, output.request_id).failed(error)
-            output.stop_reason = causes.stop_reason(error)
+    def _follow(self, output: Any) -> None:
+        """Ends what a stop string ends, and says why what has ended as an error did."""
+        going = self._going.get(output.request_id)
+        if going and output.finish_reason in _WITH_A_TEXT and (stop_reason := going.ends_with()):
+            if output.finish_reason is None:
+                super().finish_requests(output.request_id, RequestStatus.FINISHED_STOPPED)
+            output.finish_reason, output.stop_reason = FinishReason.STOP, stop_reason
+        if output.finish_reason is not None:
+            error = self._why(output) if output.finish_reason is FinishReason.ERROR else None
+            if self._going.pop(output.request_id, None):
+                self._ends.add(error)
+
+    def _why(self, output: Any) -> GrammarError:
+        """The cause of an output that ended as an error, which is given it if its grammar refused a token."""
+        error = self._refused.pop(output.request_id, None)
+        if error is None:
+            return _UNKNOWN
+        RequestLogger(logger, output.request_id).failed(error)
+        output.stop_reason = causes.stop_reason(error)
+        return error
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
         """Ends requests, held or not. Of a held one, the compile is given up."""
         if request_ids is not None:
             request_ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
         for parts in self._held.withdraw(request_ids):
+            self._ends.add(_GIVEN_UP)
             super().add_request(parts[0])
         ended: list[Any] = super().finish_requests(request_ids, finished_status)
+        for request in ended:
+            if self._going.pop(request.request_id, None):
+                self._ends.add(_GIVEN_UP)
         return ended
 
     def get_num_unfinished_requests(self) -> int:

@@ -28,6 +28,16 @@ def _is_backend(_settings: "Settings", attribute: "attrs.Attribute[str | None]",
         raise ValueError(f"{KEY}.{attribute.name} has to be the id of a backend, not {value!r}")
 
 
+def _is_port(_settings: "Settings", attribute: "attrs.Attribute[int | None]", value: object) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 16):
+        raise ValueError(f"{KEY}.{attribute.name} has to be a port, from 1 to 65535, not {value!r}")
+
+
+def _is_host(_settings: "Settings", attribute: "attrs.Attribute[str]", value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{KEY}.{attribute.name} has to be an address to listen on, not {value!r}")
+
+
 @attrs.frozen(kw_only=True)
 class Settings:
     """Of one server. ValueError for values that make no sense.
@@ -38,12 +48,17 @@ class Settings:
         sandbox_workers: how many processes try risky grammars; with 0 everything is compiled in the engine's process.
         slowest_fill_s: a grammar is refused if filling one of its bitmasks took longer than so many seconds when it was
             tried: a step of vLLM waits for all its rows. Without processes to try it in, none is.
+        metrics_port: where the first engine core of a host serves structout's metrics, the others behind it; not at all
+            when not given.
+        metrics_host: on which of the host's addresses.
     """
 
     backend: str | None = attrs.field(default=None, validator=_is_backend)
     deadline_s: float = attrs.field(default=10.0, validator=_is_duration)
     sandbox_workers: int = attrs.field(default=2, validator=_is_count)
     slowest_fill_s: float = attrs.field(default=0.05, validator=_is_duration)
+    metrics_port: int | None = attrs.field(default=None, validator=_is_port)
+    metrics_host: str = attrs.field(default="127.0.0.1", validator=_is_host)
 
 
 def settings_of(vllm_config: Any) -> Settings:

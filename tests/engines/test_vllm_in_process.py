@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jsonschema_rs
@@ -55,6 +55,25 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
 """Schemas that are enforced, or refused with their cause."""
 
 
+SEVENS: Final = {"regex": "7{3}"}
+"""Of which the model's vocabulary has one spelling."""
+
+EMPTYING: Final[Sequence[dict[str, Any]]] = ({"bad_words": ["7"]}, {"allowed_token_ids": [1000]})
+"""Parameters that leave no token of it."""
+
+HARMLESS: Final[Sequence[dict[str, Any]]] = ({}, {"min_tokens": 20}, {"bad_words": ["x"]})
+"""Parameters that do not keep it from being written."""
+
+
+STOPPED: Final[Mapping[str, Any]] = {
+    "stop": [";"],
+    "include_stop_str_in_output": True,
+    "min_tokens": 10,
+    "bad_words": ["<|im_end|>", "<|endoftext|>"],
+}
+"""Nothing but the stop string ends the text, behind 10 tokens or more."""
+
+
 def ask(structured_outputs: object, backend: str | None = None, **params: object) -> dict[str, Any]:
     extra = {"structout_backend": backend} if backend else {}
     return {"prompt": PROMPT, "structured_outputs": structured_outputs, "params": {"extra_args": extra, **params}}
@@ -72,6 +91,8 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         [ask({"regex": "(["})],
         [ask({"choice": ["Lutz"]}, "nobody")],
         [ask({"choice": []})],
+        [ask({"regex": "(77;)+"}, **STOPPED), ask({"json": SCHEMA}, stop=[",", "}"])],
+        [ask(SEVENS, temperature=temperature, **each) for temperature in (0, 1) for each in (*EMPTYING, *HARMLESS)],
     ]
     return in_process(batches, cwd=tmp_path_factory.mktemp("vllm"), asynchronous=request.param)
 
@@ -115,6 +136,23 @@ def test_an_unreadable_constraint_is_refused_before_the_engine_has_it(report: Ma
     assert report["batches"][7].startswith("VLLMValidationError: invalid_spec at /structured_outputs/choice")
 
 
+def test_parameters_that_leave_the_grammar_nothing_end_their_own_request(report: Mapping[str, Any]) -> None:
+    completions = [completion for (completion,) in report["batches"][9]]
+    for emptied, named in ((0, "bad_words"), (1, "allowed_token_ids")):
+        for completion in completions[emptied :: len((*EMPTYING, *HARMLESS))]:
+            assert completion["finish_reason"] == "error"
+            assert completion["cause"]["kind"] == "dead_end"
+            assert named in completion["cause"]["message"]
+    others = [each for each in completions if each["finish_reason"] != "error"]
+    assert [(each["text"], each["finish_reason"]) for each in others] == [("777", "stop")] * 2 * len(HARMLESS)
+
+
+def test_a_stop_string_ends_a_text_where_it_is_complete(report: Mapping[str, Any]) -> None:
+    (stopped,), (document,) = report["batches"][8]
+    assert (stopped["text"], stopped["tokens"], stopped["finish_reason"]) == ("77;" * 4, 12, "stop")
+    assert jsonschema_rs.is_valid(SCHEMA, json.loads(document["text"]))
+
+
 def test_causes_that_only_the_engine_knows_come_back(report: Mapping[str, Any]) -> None:
     ((broken,),), ((nobody,),) = report["batches"][5], report["batches"][6]
     assert broken["cause"]["kind"] == "invalid_spec"
@@ -133,7 +171,11 @@ def test_it_schedules_as_vllm_would(report: Mapping[str, Any], request: pytest.F
 
 def test_drafts_are_verified_and_taken_back(tmp_path_factory: pytest.TempPathFactory) -> None:
     """vLLM finds drafts in the prompt, which the grammar refuses."""
-    batches = [[ask({"json": SCHEMA}, backend) for backend in ("xgrammar", "llguidance")]]
+    backends = ("xgrammar", "llguidance")
+    batches = [[ask({"json": SCHEMA}, backend) for backend in backends]]
+    batches += [[ask({"regex": "(77;)+"}, backend, **STOPPED) for backend in backends]]
     speculation = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}
     report = in_process(batches, cwd=tmp_path_factory.mktemp("vllm"), speculative_config=speculation)
     assert all(jsonschema_rs.is_valid(SCHEMA, json.loads(text)) for text in texts(report, 0))
+    assert texts(report, 1) == ["77;" * 4] * len(backends)
+    assert [completion["tokens"] for (completion,) in report["batches"][1]] == [12] * len(backends)

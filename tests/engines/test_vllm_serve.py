@@ -15,12 +15,15 @@ import jsonschema_rs
 import openai
 import pytest
 
-from tests.engines.test_vllm_in_process import BACKENDS, KINDS, PROMPT, REFUSED, SCHEMA
-from tests.engines.vllm_server import VllmServer, vllm_serve
+from tests.engines.test_vllm_in_process import BACKENDS, EMPTYING, HARMLESS, KINDS, PROMPT, REFUSED, SCHEMA, SEVENS
+from tests.engines.vllm_server import VllmServer, free_port, install_failing_plugin, vllm_serve
 
 pytestmark = [pytest.mark.engines, pytest.mark.model]
 
 UNSATISFIABLE: Final = REFUSED["unsatisfiable"]
+UNWANTED: Final = {"logit_bias": {str(id): -100 for id in range(1000)}}
+"""Among these are all digits."""
+
 MESSAGES: Final[Any] = [{"role": "user", "content": PROMPT}]
 
 
@@ -28,11 +31,9 @@ MESSAGES: Final[Any] = [{"role": "user", "content": PROMPT}]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     """With a backend whose matchers fail, installed as any other."""
     folder = tmp_path_factory.mktemp("vllm")
-    installed = folder / "failing-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: failing\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text("[structout]\nfailing = tests.engines.failing_plugin\n")
-    with vllm_serve(folder, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", path=[folder]) as server:
+    install_failing_plugin(folder)
+    tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    with vllm_serve(folder, *tools, path=[folder], settings={"metrics_port": free_port()}) as server:
         yield server
 
 
@@ -132,6 +133,63 @@ def test_a_grammar_that_fails_while_generating_is_no_success(
     assert "secret" not in str(raised.value)
     assert backend in str(raised.value)
     assert ("no token can follow" in str(raised.value)) is (backend == "has_nothing")
+
+
+@pytest.mark.parametrize("ask", [ask_chat, ask_completions])
+@streaming
+@pytest.mark.parametrize("parameters", EMPTYING, ids=lambda parameters: next(iter(parameters)))
+def test_parameters_that_leave_the_grammar_nothing_are_400(
+    client: openai.OpenAI, ask: Callable[..., Any], stream: bool, parameters: Mapping[str, Any]
+) -> None:
+    """Those that vLLM reads in requests of these two kinds alone."""
+    with pytest.raises(openai.BadRequestError, match=f"{next(iter(parameters))} forbid every token"):
+        ask(client, stream, structured_outputs=SEVENS, **parameters)
+
+
+@pytest.mark.parametrize("parameters", [*HARMLESS, UNWANTED], ids=["none", "min_tokens", "bad_words", "bias"])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_no_other_parameter_keeps_it_from_being_written(
+    client: openai.OpenAI, parameters: Mapping[str, Any], temperature: float
+) -> None:
+    choice = chat(client, extra_body={"structured_outputs": SEVENS, **parameters}, temperature=temperature).choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("777", "stop")
+
+
+ON_AND_ON: Final = {"logit_bias": {"0": -100, "2": -100}}
+"""Has the model end a text only where it has to: these are its stop tokens."""
+
+
+@streaming
+@pytest.mark.parametrize("parameters", [{}, {"n": 2, "temperature": 1}], ids=["one", "two"])
+@pytest.mark.parametrize(
+    ("regex", "includes", "ends"),
+    [("77(;77)*", False, ("77", "stop", ";")), ("(77;)+", True, ("77;", "stop", ";")), ("(7;){4}", False, None)],
+    ids=["before", "behind", "nowhere"],
+)
+def test_a_stop_string_ends_a_text_only_where_it_is_complete(
+    client: openai.OpenAI, stream: bool, parameters: Mapping[str, Any], regex: str, includes: bool, ends: Any
+) -> None:
+    body = {"structured_outputs": {"regex": regex}, "include_stop_str_in_output": includes, **ON_AND_ON}
+    answer = chat(client, stop=["x", ";"], stream=stream, extra_body=body, **parameters)
+    texts: dict[int, str] = {}
+    for choice in (choice for chunk in (answer if stream else [answer]) for choice in chunk.choices):
+        said = choice.delta if stream else choice.message
+        texts[choice.index] = texts.get(choice.index, "") + (said.content or "")
+        if choice.finish_reason:
+            found = (texts[choice.index], choice.finish_reason, choice.stop_reason)
+            assert found == (ends or ("7;7;7;7;", "stop", None))
+    assert len(texts) == parameters.get("n", 1)
+
+
+def test_a_stop_string_does_not_cut_a_document(client: openai.OpenAI) -> None:
+    text = chat(client, response_format=response_format(SCHEMA), stop=[",", '"', "}"]).choices[0].message.content
+    assert jsonschema_rs.is_valid(SCHEMA, json.loads(text))
+
+
+def test_a_stop_string_ends_free_text_wherever_it_occurs(client: openai.OpenAI) -> None:
+    whole = chat(client).choices[0].message.content
+    choice = chat(client, stop=[whole[5:9]]).choices[0]
+    assert choice.message.content == whole[: whole.index(whole[5:9])]
 
 
 def test_one_cause_for_all_samples(client: openai.OpenAI) -> None:
@@ -262,3 +320,18 @@ def test_the_log_says_what_clients_are_not_told(server: VllmServer, client: open
     with pytest.raises(openai.InternalServerError):
         constrained(client, {"choice": ["no"], "backend": "fails_to_fill"})
     assert "secret internals" in Path(server.log).read_text()
+
+
+def test_what_happens_is_counted(server: VllmServer, client: openai.OpenAI) -> None:
+    names = [f'structout_requests_total{{outcome="{outcome}"}}' for outcome in ("ok", "unsatisfiable")]
+    names += ["structout_cache_hits_total"]
+    before = server.metrics()
+    for _ in range(2):
+        constrained(client, {"choice": ["counted"]})
+    with pytest.raises(openai.BadRequestError):
+        chat(client, response_format=response_format(UNSATISFIABLE))
+    after = server.metrics()
+    ok, refused, hits = (after[name] - before.get(name, 0) for name in names)
+    assert (ok, refused) == (2, 1)
+    assert hits >= 1
+    assert after["structout_blocked_requests"] == 0

@@ -8,10 +8,10 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -28,32 +28,44 @@ _OPTIONS: Final = ("--enforce-eager", "--max-model-len", "1024", "--max-num-seqs
 
 @attrs.frozen
 class VllmServer:
-    """The process, where it listens (``http://host:port``), and what it writes."""
+    """The process, where it listens (``http://host:port``), what it writes, and structout's settings."""
 
     process: subprocess.Popen[bytes]
     address: str
     log: Path
+    settings: Mapping[str, Any]
 
     @property
     def model(self) -> str:
         return "smollm2"
 
+    def metrics(self, place: int = 0) -> dict[str, float]:
+        """structout's metrics, of one of the engine cores, as they are written."""
+        address = f"http://127.0.0.1:{self.settings['metrics_port'] + place}/metrics"
+        with urllib.request.urlopen(address, timeout=60) as reply:
+            lines = reply.read().decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
 
 @contextmanager
-def vllm_serve(folder: Path, *options: str, path: Sequence[Path] = ()) -> Iterator[VllmServer]:
+def vllm_serve(
+    folder: Path, *options: str, path: Sequence[Path] = (), settings: Mapping[str, Any] | None = None
+) -> Iterator[VllmServer]:
     """The packaged model, served until the block ends.
 
     Args:
         folder: for its log.
         options: more of the command line.
         path: more folders to import from.
+        settings: more of structout's.
     """
-    log, port = folder / "vllm.log", _free_port()
+    log, port = folder / "vllm.log", free_port()
     command = [str(Path(python()).with_name("vllm")), "serve", str(packaged_folder()), *_OPTIONS, *options]
     given = environment()
     given["PYTHONPATH"] = os.pathsep.join([*map(str, path), given["PYTHONPATH"]])
     ours = ["--scheduler-cls", SCHEDULER, "--served-model-name", "smollm2", "--port", str(port)]
-    ours += ["--additional-config", json.dumps(PATIENT)]
+    all_settings = {**PATIENT["structout"], **(settings or {})}
+    ours += ["--additional-config", json.dumps({"structout": all_settings})]
     with log.open("wb") as written:
         process = subprocess.Popen(
             [*command, *ours], stdout=written, stderr=written, env=given, cwd=folder, start_new_session=True
@@ -61,13 +73,21 @@ def vllm_serve(folder: Path, *options: str, path: Sequence[Path] = ()) -> Iterat
     try:
         address = f"http://127.0.0.1:{port}"
         _wait_for(address, process, log)
-        yield VllmServer(process, address, log)
+        yield VllmServer(process, address, log, all_settings)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(60)
         finally:
             _kill_group(process)
+
+
+def install_failing_plugin(folder: Path) -> None:
+    """Has ``tests.engines.failing_plugin`` found as installed by who imports from a folder."""
+    installed = folder / "failing-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: failing\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[structout]\nfailing = tests.engines.failing_plugin\n")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -78,7 +98,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -5,6 +5,7 @@ import functools
 import multiprocessing
 import os
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from engine_adapter.sampling.sampled import Sampled
 from tests.sampling.strategies import Batch
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
 
@@ -28,6 +31,11 @@ def one_after_the_other(several: list[Batch]) -> list[Sampled]:
 def by_gumbel(logits: "torch.Tensor", bitmask: "torch.Tensor", *, noisy: bool) -> "torch.Tensor":
     """`benchmarks.gumbel_kernels.sample`, interpreted."""
     return _process().submit(_gumbel, logits, bitmask, noisy).result()
+
+
+def masked(bitmask: "npt.NDArray[np.int32]", logits: "torch.Tensor", rows: Sequence[tuple[int, int]]) -> "torch.Tensor":
+    """The logits after `triton_masking.apply`, interpreted."""
+    return _process().submit(_mask, bitmask, logits, rows).result()
 
 
 @functools.cache
@@ -90,6 +98,13 @@ def _reuse(several: list[Batch]) -> list[Sampled]:
     if not sampler.is_at_rest:
         raise AssertionError("a counter is not zero after the launch")
     return results
+
+
+def _mask(bitmask: "npt.NDArray[np.int32]", logits: "torch.Tensor", rows: Sequence[tuple[int, int]]) -> "torch.Tensor":
+    from engine_adapter.sampling import triton_masking
+
+    triton_masking.apply(bitmask, logits, rows)
+    return logits
 
 
 def _gumbel(logits: "torch.Tensor", bitmask: "torch.Tensor", noisy: bool) -> "torch.Tensor":

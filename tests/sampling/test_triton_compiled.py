@@ -71,7 +71,7 @@ def _compiled(name: str, dtype: str, *, aligned: bool = True, truncates: bool = 
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=dict(options))
 
 
-def _resources(cubin: bytes, folder: Path) -> dict[str, int]:
+def resources(cubin: bytes, folder: Path) -> dict[str, int]:
     """What a kernel takes of the GPU: registers a thread, bytes of its stack, and so on, by the tool's names."""
     file = folder / "kernel.cubin"
     file.write_bytes(cubin)
@@ -84,7 +84,7 @@ def _resources(cubin: bytes, folder: Path) -> dict[str, int]:
 @pytest.mark.parametrize(("name", "truncates"), [("survey", False), TRUNCATES, ("truncate", True)])
 def test_no_register_is_spilled(name: str, truncates: bool, dtype: str, tmp_path: Path) -> None:
     """A thread keeps all it has in registers: what is spilled lies on its stack."""
-    used = _resources(_compiled(name, dtype, truncates=truncates).asm["cubin"], tmp_path)
+    used = resources(_compiled(name, dtype, truncates=truncates).asm["cubin"], tmp_path)
     assert used["REG"] > 0
     assert (used["STACK"], used["LOCAL"]) == (0, 0)
 

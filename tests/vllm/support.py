@@ -32,6 +32,11 @@ class Params:
     structured_outputs: StructuredOutputs | None = None
     extra_args: dict[str, Any] | None = None
     all_stop_token_ids: set[int] = attrs.field(factory=set)
+    stop: list[str] = attrs.field(factory=list)
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+    allowed_token_ids: list[int] | None = None
+    bad_words_token_ids: list[list[int]] | None = None
 
 
 def params(extra_args: dict[str, Any] | None = None, **constraint: Any) -> Params:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 
 from engine_adapter.sampling.bits import unpack_row
-from engine_adapter.vllm.applying import FEW, apply, applying, places
+from engine_adapter.vllm.applying import FEW, apply, applying, on_device, places
 
 VOCABULARY = 3 * FEW
 WORDS = VOCABULARY // 32
@@ -74,8 +74,40 @@ def test_it_takes_what_vllm_passes() -> None:
     assert logits[2].isfinite().sum() == 1
 
 
+def test_a_device_that_structout_has_something_for_is_not_left_to_vllm() -> None:
+    applied: list[Any] = []
+    mask = np.array([[1]], np.int32)
+    logits = torch.zeros(2, 32, device="meta")
+    apply_there = applying(
+        lambda *_: pytest.fail("it is done here"), lambda type: lambda *given: applied.append((type, *given))
+    )
+    apply_there(
+        SimpleNamespace(scheduled_spec_decode_tokens={}),
+        SimpleNamespace(structured_output_request_ids=["b"], grammar_bitmask=mask),
+        SimpleNamespace(req_ids=["a", "b"]),
+        logits,
+    )
+    assert applied == [("meta", mask, logits, [(0, 1)])]
+
+
+def test_cuda_is_one_of_them_with_triton() -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from engine_adapter.sampling import triton_masking
+
+    assert on_device("cuda") is triton_masking.apply
+    assert on_device("cpu") is apply
+    assert on_device("xpu") is None
+
+
+def test_columns_that_are_not_beside_each_other_are_left_to_vllm() -> None:
+    passed: list[Any] = []
+    arguments = [object(), object(), object(), torch.zeros(4, 2).T]
+    applying(lambda *given: passed.extend(given))(*arguments)
+    assert passed == arguments
+
+
 def test_other_devices_are_left_to_vllm() -> None:
     passed: list[Any] = []
-    arguments = [object(), object(), object(), torch.zeros(1, device="meta")]
+    arguments = [object(), object(), object(), torch.zeros(1, 1, device="meta")]
     applying(lambda *given: passed.extend(given))(*arguments)
     assert passed == arguments

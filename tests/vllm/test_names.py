@@ -66,6 +66,11 @@ def test_a_manager_without_a_place_for_it_is_not_supported() -> None:
         names.take_over(SimpleNamespace(backend=None), object())
 
 
+def test_a_detokenizer_that_looks_in_another_way_is_not_supported() -> None:
+    with pytest.raises(Unsupported, match="min_tokens"):
+        names.stop_looking(object())
+
+
 def request(grammar: object) -> Any:
     return SimpleNamespace(structured_output_request=SimpleNamespace(grammar=grammar))
 

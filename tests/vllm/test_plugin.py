@@ -78,6 +78,19 @@ def validate_xgrammar_grammar(sampling_params: Any) -> None:
     assert sampling_params.structured_outputs != "refused", "vLLM's own backend"
 
 
+class IncrementalDetokenizer:
+    @classmethod
+    def from_new_request(cls, tokenizer: object, request: object) -> None: ...
+
+
+class BaseIncrementalDetokenizer:
+    def update(self, new_token_ids: object, stop_terminated: object) -> None: ...
+
+
+class OutputProcessor:
+    def process_outputs(self, engine_core_outputs: object) -> None: ...
+
+
 def init_entrypoints_middleware(args: object, app: Any) -> None:
     app.add_middleware("vLLM's")
 
@@ -87,11 +100,13 @@ HELD: dict[str, list[Any]] = {
     "vllm.v1.engine.llm_engine": [LLMEngine],
     "vllm.sampling_params": [SamplingParams],
     "vllm.v1.structured_output.backend_xgrammar": [validate_xgrammar_grammar],
+    "vllm.v1.engine.detokenizer": [IncrementalDetokenizer, BaseIncrementalDetokenizer],
+    "vllm.v1.engine.output_processor": [OutputProcessor],
     "vllm.exceptions": [VLLMValidationError, GracefulHTTPError],
     "vllm.entrypoints.launchers.app": [init_entrypoints_middleware],
 }
 
-CHANGED = (AsyncLLM, LLMEngine, SamplingParams)
+CHANGED = (AsyncLLM, LLMEngine, SamplingParams, IncrementalDetokenizer, OutputProcessor)
 
 
 @pytest.fixture

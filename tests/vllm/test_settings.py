@@ -19,6 +19,7 @@ def test_nothing_has_to_be_set(additional: object) -> None:
 
 def test_what_is_set_holds() -> None:
     given: dict[str, Any] = {"backend": "xgrammar", "deadline_s": 3, "sandbox_workers": 0, "slowest_fill_s": 0.1}
+    given |= {"metrics_port": 9100, "metrics_host": "::1"}
     assert settings_of(config({"structout": given})) == Settings(**given)
 
 
@@ -32,6 +33,12 @@ def test_what_is_set_holds() -> None:
         ({"sandbox_workers": -1}, "sandbox_workers"),
         ({"sandbox_workers": True}, "sandbox_workers"),
         ({"slowest_fill_s": float("inf")}, "slowest_fill_s"),
+        ({"metrics_port": 0}, "metrics_port"),
+        ({"metrics_port": 1 << 16}, "metrics_port"),
+        ({"metrics_port": "9100"}, "metrics_port"),
+        ({"metrics_port": True}, "metrics_port"),
+        ({"metrics_host": ""}, "metrics_host"),
+        ({"metrics_host": 1}, "metrics_host"),
         ("xgrammar", "object"),
     ],
     ids=repr,

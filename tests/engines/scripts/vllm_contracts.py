@@ -25,7 +25,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 from engine_adapter.vllm import names
 from engine_adapter.vllm.grammar import started
 from engine_adapter.vllm.grammars import Grammars
-from engine_adapter.vllm.scheduler import open_grammars, scheduler_class
+from engine_adapter.vllm.scheduler import open_grammars, scheduler_class, take_over
 from structout.errors import GrammarError
 
 DRAFTS = 3
@@ -257,7 +257,7 @@ def main() -> None:
     config = arguments.create_engine_config()
     manager = StructuredOutputManager(config)
     grammars = open_grammars(config, manager.tokenizer)
-    names.take_over(manager, grammars)
+    take_over(manager, grammars)
     bench = Bench(manager, grammars, {})
     results = {f"{each.__name__}[{b}]": kept(each, bench, b) for each in CONTRACTS for b in BACKENDS}
     results |= {each.__name__: kept(each, bench) for each in WITHOUT_A_BACKEND}
