@@ -6,7 +6,7 @@ The hot path of every engine: lease a buffer, `fill_rows`, copy it to the device
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,16 @@ class MaskBuffers:
         if any(free is bitmask for free, _ in self._free):
             raise RuntimeError("this lease has ended already")
         self._free.append((bitmask, after))
+
+
+class RowPlaces(Protocol):
+    """Where the rows of a step go once they are filled, such as `engine_adapter.sampling.mask_table.StepMasks`."""
+
+    def place(self, bitmask: Bitmask, rows: Sequence[int], indices: Sequence[int]) -> None:
+        """Takes rows of ``bitmask`` that are OK; ``indices`` are their places in the step. From any thread."""
+
+    def close(self, unused: npt.NDArray[np.int64] | None = None) -> None:
+        """Takes nothing any more; what was placed of the rows ``unused`` is forgotten."""
 
 
 def fill_rows(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequence[int] | None = None) -> Statuses:

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from engine_adapter.masks import Statuses
-from structout.backend import Bitmask
+from engine_adapter.masks import RowPlaces, Statuses
+from structout.backend import Bitmask, Status
 from structout.constraint import Constraint
 from structout.errors import ErrorKind, GrammarError
 
@@ -29,6 +29,7 @@ class Call:
         indices: their places in the step that began it.
         bitmask: where the rows are written.
         rows: the row of each in ``bitmask``.
+        places: where the rows that are OK go, if anywhere.
         restarts: whether ``constraints`` are in use by another call, and copies of them are filled in their stead.
         began: when it was begun, by `time.monotonic`; in the future if it was not.
         filled: the constraints that were filled: ``constraints``, or their copies.
@@ -39,6 +40,7 @@ class Call:
     indices: Sequence[int]
     bitmask: Bitmask
     rows: Sequence[int]
+    places: RowPlaces | None = None
     restarts: bool = False
     began: float = math.inf
     filled: Sequence[Constraint] = ()
@@ -49,10 +51,17 @@ class Call:
         self.began = time.monotonic()
         try:
             self.filled = list(map(restarted, self.constraints)) if self.restarts else self.constraints
-            self.outcome = fill(self.filled, self.bitmask, self.rows)
+            statuses = fill(self.filled, self.bitmask, self.rows)
+            if self.places is not None:
+                self._place(self.places, statuses)
+            self.outcome = statuses
         except BaseException as exc:
             # Also a KeyboardInterrupt: the user's own comes to the main thread alone.
             self.outcome = exc
+
+    def _place(self, places: RowPlaces, statuses: Statuses) -> None:
+        good = np.flatnonzero(statuses == Status.OK).tolist()
+        places.place(self.bitmask, [self.rows[at] for at in good], [self.indices[at] for at in good])
 
     @property
     def is_over(self) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
+import numpy as np
 
 from engine_adapter.filling.call import Call, FillRows
 from engine_adapter.filling.crew import Crew
 from engine_adapter.filling.ledger import Ledger, Standing
-from engine_adapter.masks import MaskLease
+from engine_adapter.masks import MaskLease, RowPlaces
 from structout.backend import Bitmask, Status
 from structout.constraint import Constraint
 
@@ -87,6 +88,7 @@ class Filling:
         ledger: Ledger,
         fill: FillRows,
         budget_s: float,
+        places: RowPlaces | None = None,
     ) -> None:
         self.constraints = constraints
         self._known = known
@@ -94,6 +96,8 @@ class Filling:
         self._ledger = ledger
         self._fill = fill
         self.budget_s = budget_s
+        self._places = places
+        self._statuses = np.full(len(constraints), Status.LATE, np.uint8)
         self._together, self._apart = _Lane(), _Lane()
         self._awaited: dict[int, Standing] = {}
         self._enlist: Callable[[_Lane], bool] = lambda _: False
@@ -111,10 +115,10 @@ class Filling:
 
     def add_together(self, indices: Sequence[int], *, restarts: bool = False) -> None:
         constraints = [self.constraints[index] for index in indices]
-        self._together.add(Call(constraints, indices, self.bitmask, indices, restarts))
+        self._together.add(Call(constraints, indices, self.bitmask, indices, self._places, restarts))
 
     def add_apart(self, index: int, scratch: Bitmask) -> None:
-        self._apart.add(Call([self.constraints[index]], [index], scratch, [0]))
+        self._apart.add(Call([self.constraints[index]], [index], scratch, [0], self._places))
 
     def await_late(self, index: int, standing: Standing) -> None:
         """The row is that of the call that was late, if it is over when this step ends."""
@@ -186,7 +190,7 @@ class Filling:
         unbegun = self._apart.clear()
         over: list[Call] = []
         running: list[Call] = []
-        filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
+        filled = Filled([], set(), {}, {})
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
         if running:
@@ -203,8 +207,10 @@ class Filling:
             self._take(call, filled)
         for index, standing in self._awaited.items():
             self._take_late(index, standing, filled)
-        if Status.LATE in filled.statuses:
-            self.bitmask[[index for index, status in enumerate(filled.statuses) if status is Status.LATE]] = -1
+        self.bitmask[np.flatnonzero(self._statuses == Status.LATE)] = -1
+        if self._places is not None:
+            self._places.close(np.flatnonzero(self._statuses != Status.OK))
+        filled.statuses.extend(map(_STATUSES.__getitem__, self._statuses.tolist()))
         self._note_filled(filled)
         self._ledger.misses += len(filled.missed)
         self._filled = filled
@@ -223,10 +229,9 @@ class Filling:
         assert outcome is not None, "it has returned"
         if isinstance(outcome, BaseException):
             return self._fail(indices, outcome, filled)
-        for index, status in zip(indices, outcome.tolist(), strict=True):
-            filled.statuses[index] = _STATUSES[status]
-            if status == Status.LATE:  # by the matcher's own account
-                filled.missed.add(index)
+        self._statuses[indices] = outcome
+        by_its_own_account = np.flatnonzero(outcome == Status.LATE)
+        filled.missed.update(indices[at] for at in by_its_own_account.tolist())
         if call.bitmask is not self.bitmask:
             self.bitmask[indices] = call.bitmask[call.rows]
         if call.restarts:
@@ -241,8 +246,10 @@ class Filling:
         if isinstance(call.outcome, BaseException):
             return self._fail([index], call.outcome, filled)
         at = call.position(standing.constraint)
-        filled.statuses[index] = _STATUSES[call.outcome[at]]
+        self._statuses[index] = call.outcome[at]
         self.bitmask[index] = call.bitmask[call.rows[at]]
+        if self._places is not None and call.outcome[at] == Status.OK:
+            self._places.place(self.bitmask, [index], [index])
         if call.restarts:
             filled.replaced[index] = call.filled[at]
         return None
@@ -254,7 +261,7 @@ class Filling:
 
     def _fail(self, indices: Sequence[int], bug: BaseException, filled: Filled) -> None:
         for index in indices:
-            filled.statuses[index], filled.bugs[index], self.bitmask[index] = Status.FAILED, bug, -1
+            self._statuses[index], filled.bugs[index], self.bitmask[index] = Status.FAILED, bug, -1
 
     def _note_filled(self, filled: Filled) -> None:
         for index in self._known:
