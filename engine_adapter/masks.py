@@ -97,7 +97,7 @@ class RowPlaces(Protocol):
     def place(self, bitmask: Bitmask, rows: Sequence[int], indices: Sequence[int]) -> None:
         """Takes rows of ``bitmask`` that are OK; ``indices`` are their places in the step. From any thread."""
 
-    def close(self, unused: npt.NDArray[np.int64] | None = None) -> None:
+    def close(self, unused: Sequence[int] = ()) -> None:
         """Takes nothing any more; what was placed of the rows ``unused`` is forgotten."""
 
 

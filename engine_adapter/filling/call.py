@@ -33,6 +33,7 @@ class Call:
         restarts: whether ``constraints`` are in use by another call, and copies of them are filled in their stead.
         began: when it was begun, by `time.monotonic`; in the future if it was not.
         filled: the constraints that were filled: ``constraints``, or their copies.
+        is_plain: whether every row is OK, which is 0, and ``filled`` are ``constraints``; set before ``outcome`` is.
         outcome: None until it has returned; then a `Status` each, or what was raised, which no backend can do.
     """
 
@@ -44,6 +45,7 @@ class Call:
     restarts: bool = False
     began: float = math.inf
     filled: Sequence[Constraint] = ()
+    is_plain: bool = False
     outcome: Statuses | BaseException | None = None
 
     def run(self, fill: FillRows) -> None:
@@ -54,14 +56,18 @@ class Call:
             statuses = fill(self.filled, self.bitmask, self.rows)
             if self.places is not None:
                 self._place(self.places, statuses)
+            self.is_plain = not (statuses.any() or self.restarts)
             self.outcome = statuses
         except BaseException as exc:
             # Also a KeyboardInterrupt: the user's own comes to the main thread alone.
             self.outcome = exc
 
     def _place(self, places: RowPlaces, statuses: Statuses) -> None:
-        good = np.flatnonzero(statuses == Status.OK).tolist()
-        places.place(self.bitmask, [self.rows[at] for at in good], [self.indices[at] for at in good])
+        rows, indices = self.rows, self.indices
+        if statuses.any():
+            good = np.flatnonzero(statuses == Status.OK).tolist()
+            rows, indices = [rows[at] for at in good], [indices[at] for at in good]
+        places.place(self.bitmask, rows, indices)
 
     @property
     def is_over(self) -> bool:

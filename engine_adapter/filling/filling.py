@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
-import numpy as np
 
 from engine_adapter.filling.call import Call, FillRows
 from engine_adapter.filling.crew import Crew
@@ -66,7 +65,7 @@ class _Lane:
     def clear(self) -> list[Call]:
         """Withdraws the calls that have not begun, and never do now."""
         withdrawn = []
-        while (call := self.take()) is not None:
+        while self._waiting and (call := self.take()) is not None:
             self.calls.remove(call)
             withdrawn.append(call)
         return withdrawn
@@ -97,7 +96,6 @@ class Filling:
         self._fill = fill
         self.budget_s = budget_s
         self._places = places
-        self._statuses = np.full(len(constraints), Status.LATE, np.uint8)
         self._together, self._apart = _Lane(), _Lane()
         self._awaited: dict[int, Standing] = {}
         self._enlist: Callable[[_Lane], bool] = lambda _: False
@@ -149,6 +147,11 @@ class Filling:
             if self._is_settled:
                 self._ledger.late_returned.set()
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call of this step has returned."""
+        return not (self._left_together or self._left_apart)
+
     def can_go_on_within(self, seconds: float, others_go_on: bool) -> bool:
         """Blocks until nothing is filled together any more and there is a row, or ``others_go_on`` without one, at most
         ``seconds``. Returns whether it is so."""
@@ -172,6 +175,8 @@ class Filling:
     def wait_for_late(self) -> None:
         """Blocks until a call of an earlier step returns, for the budget at most, if nothing else is waited for here:
         as often as a step is computed in vain, the fill has had the budget once more."""
+        if not self._awaited:
+            return
         self._ledger.late_returned.clear()
         busy = sum(standing.is_busy for standing in self._awaited.values())
         if busy and busy == len(self.constraints):
@@ -186,13 +191,25 @@ class Filling:
     def settle(self) -> Filled:
         """Sorts out what is over and what is late, without waiting. What is running keeps all that it has."""
         self._is_settled = True
-        self._together.clear()
-        unbegun = self._apart.clear()
+        withdrawn, unbegun = self._together.clear(), self._apart.clear()
         over: list[Call] = []
         running: list[Call] = []
-        filled = Filled([], set(), {}, {})
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
+        has_late = bool(withdrawn or unbegun or running or self._awaited)
+        if not has_late and all(call.is_plain and call.bitmask is self.bitmask for call in over):
+            filled = Filled([Status.OK] * len(self.constraints), set(), {}, {})  # nearly every step
+        else:
+            filled = self._sort_out(over, running, unbegun)
+        if self._places is not None:
+            self._places.close()
+        self._note_filled(filled)
+        self._ledger.misses += len(filled.missed)
+        self._filled = filled
+        return filled
+
+    def _sort_out(self, over: Sequence[Call], running: Sequence[Call], unbegun: Sequence[Call]) -> Filled:
+        filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
         if running:
             self._leave_to(running, filled)
         # All threads for what is filled apart are in use, and may be for ever: that is to end, too.
@@ -207,13 +224,10 @@ class Filling:
             self._take(call, filled)
         for index, standing in self._awaited.items():
             self._take_late(index, standing, filled)
-        self.bitmask[np.flatnonzero(self._statuses == Status.LATE)] = -1
+        if Status.LATE in filled.statuses:
+            self.bitmask[[index for index, status in enumerate(filled.statuses) if status is Status.LATE]] = -1
         if self._places is not None:
-            self._places.close(np.flatnonzero(self._statuses != Status.OK))
-        filled.statuses.extend(map(_STATUSES.__getitem__, self._statuses.tolist()))
-        self._note_filled(filled)
-        self._ledger.misses += len(filled.missed)
-        self._filled = filled
+            self._places.close([index for index, status in enumerate(filled.statuses) if status is not Status.OK])
         return filled
 
     def _leave_to(self, running: Sequence[Call], filled: Filled) -> None:
@@ -229,9 +243,10 @@ class Filling:
         assert outcome is not None, "it has returned"
         if isinstance(outcome, BaseException):
             return self._fail(indices, outcome, filled)
-        self._statuses[indices] = outcome
-        by_its_own_account = np.flatnonzero(outcome == Status.LATE)
-        filled.missed.update(indices[at] for at in by_its_own_account.tolist())
+        for index, status in zip(indices, outcome.tolist(), strict=True):
+            filled.statuses[index] = _STATUSES[status]
+            if status == Status.LATE:  # by the matcher's own account
+                filled.missed.add(index)
         if call.bitmask is not self.bitmask:
             self.bitmask[indices] = call.bitmask[call.rows]
         if call.restarts:
@@ -246,9 +261,9 @@ class Filling:
         if isinstance(call.outcome, BaseException):
             return self._fail([index], call.outcome, filled)
         at = call.position(standing.constraint)
-        self._statuses[index] = call.outcome[at]
+        filled.statuses[index] = _STATUSES[call.outcome[at]]
         self.bitmask[index] = call.bitmask[call.rows[at]]
-        if self._places is not None and call.outcome[at] == Status.OK:
+        if self._places is not None and filled.statuses[index] is Status.OK:
             self._places.place(self.bitmask, [index], [index])
         if call.restarts:
             filled.replaced[index] = call.filled[at]
@@ -261,7 +276,7 @@ class Filling:
 
     def _fail(self, indices: Sequence[int], bug: BaseException, filled: Filled) -> None:
         for index in indices:
-            self._statuses[index], filled.bugs[index], self.bitmask[index] = Status.FAILED, bug, -1
+            filled.statuses[index], filled.bugs[index], self.bitmask[index] = Status.FAILED, bug, -1
 
     def _note_filled(self, filled: Filled) -> None:
         for index in self._known:
@@ -282,12 +297,17 @@ def wait(filling: Filling, others_go_on: bool = False) -> Filled:
         others_go_on: whether the step has sequences without a constraint, too. A step that has not waits even if all
             its rows are late from earlier steps; any other waits only for what began in it.
     """
+    if not filling.is_complete:
+        _wait_for_calls(filling, others_go_on)
+    if not others_go_on:
+        filling.wait_for_late()
+    return filling.settle()
+
+
+def _wait_for_calls(filling: Filling, others_go_on: bool) -> None:
     due = time.monotonic() + filling.budget_s
     for _ in range(_SLICES):
         if filling.can_go_on_within(filling.budget_s / _SLICES, others_go_on):
             filling.wait_for_rest(min(_GRACE * filling.budget_s, due - time.monotonic()))
             break
         filling.relieve()
-    if not others_go_on:
-        filling.wait_for_late()
-    return filling.settle()
