@@ -147,14 +147,11 @@ class Filling:
             if self._is_settled:
                 self._ledger.late_returned.set()
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every call of this step has returned."""
-        return not (self._left_together or self._left_apart)
-
     def can_go_on_within(self, seconds: float, others_go_on: bool) -> bool:
         """Blocks until nothing is filled together any more and there is a row, or ``others_go_on`` without one, at most
         ``seconds``. Returns whether it is so."""
+        if not (self._left_together or self._left_apart):
+            return True
         with self._progress:
             return self._progress.wait_for(
                 lambda: not self._left_together and (not self._left_apart or self._some_go_on or others_go_on),
@@ -163,8 +160,9 @@ class Filling:
 
     def wait_for_rest(self, seconds: float) -> None:
         """Blocks until every call has returned, at most ``seconds``."""
-        with self._progress:
-            self._progress.wait_for(lambda: not self._left_apart, seconds)
+        if self._left_apart:
+            with self._progress:
+                self._progress.wait_for(lambda: not self._left_apart, seconds)
 
     def relieve(self) -> None:
         """Puts one more thread to work where calls wait for one that is stuck, or for one that was busy elsewhere."""
@@ -197,12 +195,14 @@ class Filling:
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
         has_late = bool(withdrawn or unbegun or running or self._awaited)
+        unused: list[int] = []
         if not has_late and all(call.is_plain and call.bitmask is self.bitmask for call in over):
             filled = Filled([Status.OK] * len(self.constraints), set(), {}, {})  # nearly every step
         else:
             filled = self._sort_out(over, running, unbegun)
+            unused = [index for index, status in enumerate(filled.statuses) if status is not Status.OK]
         if self._places is not None:
-            self._places.close()
+            self._places.close(unused)
         self._note_filled(filled)
         self._ledger.misses += len(filled.missed)
         self._filled = filled
@@ -226,8 +226,6 @@ class Filling:
             self._take_late(index, standing, filled)
         if Status.LATE in filled.statuses:
             self.bitmask[[index for index, status in enumerate(filled.statuses) if status is Status.LATE]] = -1
-        if self._places is not None:
-            self._places.close([index for index, status in enumerate(filled.statuses) if status is not Status.OK])
         return filled
 
     def _leave_to(self, running: Sequence[Call], filled: Filled) -> None:
@@ -297,17 +295,12 @@ def wait(filling: Filling, others_go_on: bool = False) -> Filled:
         others_go_on: whether the step has sequences without a constraint, too. A step that has not waits even if all
             its rows are late from earlier steps; any other waits only for what began in it.
     """
-    if not filling.is_complete:
-        _wait_for_calls(filling, others_go_on)
-    if not others_go_on:
-        filling.wait_for_late()
-    return filling.settle()
-
-
-def _wait_for_calls(filling: Filling, others_go_on: bool) -> None:
     due = time.monotonic() + filling.budget_s
     for _ in range(_SLICES):
         if filling.can_go_on_within(filling.budget_s / _SLICES, others_go_on):
             filling.wait_for_rest(min(_GRACE * filling.budget_s, due - time.monotonic()))
             break
         filling.relieve()
+    if not others_go_on:
+        filling.wait_for_late()
+    return filling.settle()
