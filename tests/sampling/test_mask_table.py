@@ -16,7 +16,7 @@ from structout.backend import Bitmask
 
 CPU = torch.device("cpu")
 WIDTH = 3
-POOL: Bitmask = np.random.default_rng(0).integers(-(2**31), 2**31, (12, WIDTH)).astype(np.int32)
+POOL: Bitmask = np.random.default_rng(0).integers(-(2**31), 2**31, (8, WIDTH)).astype(np.int32)
 MASKS = st.integers(0, len(POOL) - 1)
 
 
@@ -42,7 +42,7 @@ class TableMachine(RuleBasedStateMachine):
         self.running: list[Step] = []
         self.ended: list[StepMasks] = []
 
-    @initialize(rows=st.integers(1, 4), entries=st.integers(1, 10), depth=st.integers(1, 3))
+    @initialize(rows=st.integers(1, 3), entries=st.integers(1, 6), depth=st.integers(1, 3))
     def start(self, rows: int, entries: int, depth: int) -> None:
         self.rows, self.depth = rows, depth
         self.table = MaskTable(rows, WIDTH, CPU, entries=entries, depth=depth)
@@ -51,6 +51,14 @@ class TableMachine(RuleBasedStateMachine):
     @rule()
     def begin(self) -> None:
         self.running.append(Step(self.table.begin()))
+
+    @precondition(lambda self: len(self.running) < self.depth)
+    @rule(masks=st.lists(MASKS, min_size=3, max_size=3))
+    def a_step_passes_by(self, masks: list[int]) -> None:
+        step = Step(self.table.begin(), dict(enumerate(masks[: self.rows])))
+        step.masks.place(POOL, masks[: self.rows], range(self.rows))
+        self.send(step, [*range(self.rows)])
+        step.masks.end()
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -112,7 +120,7 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestTable.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
 def one_step(table: MaskTable, masks: list[int]) -> int:
@@ -126,7 +134,7 @@ def one_step(table: MaskTable, masks: list[int]) -> int:
     return (sent - 8 * table.rows) // (4 * WIDTH) if sent else 0
 
 
-@given(st.integers(1, 4), st.integers(0, 10), st.lists(st.lists(MASKS, max_size=4)))
+@given(st.integers(1, 4), st.integers(0, 6), st.lists(st.lists(MASKS, max_size=4)))
 def test_what_was_asked_for_longest_ago_gives_way_and_nothing_else_is_sent_again(
     rows: int, entries: int, steps: list[list[int]]
 ) -> None:
@@ -161,6 +169,19 @@ def test_steps_may_have_more_masks_at_once_than_are_to_be_kept() -> None:
         step.place(POOL[4 * at :], range(4), range(4))
     maps = [step.send(range(4))[1] for step in steps]
     assert (table.bitmask.numpy()[np.concatenate(maps)] == POOL[:8]).all()
+
+
+def test_what_a_launch_may_still_read_is_not_overwritten() -> None:
+    table = MaskTable(1, WIDTH, CPU, entries=1, depth=2)
+    assert one_step(table, [0]) == 1
+    flying = table.begin()
+    flying.place(POOL, [0], [0])
+    bitmask, row_map = flying.send([0])
+    for mask in range(1, len(POOL)):
+        assert one_step(table, [mask]) == 1
+        assert (bitmask[row_map[0]].numpy() == POOL[0]).all()
+    flying.end()
+    assert one_step(table, [0]) == 0
 
 
 def test_a_mask_that_another_step_was_to_send_does_not_depend_on_it() -> None:
