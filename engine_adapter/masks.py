@@ -114,7 +114,7 @@ def fill_rows(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequenc
         status is not OK is all ones. What a backend does wrong with one row fails that row alone.
     """
     rows = range(len(constraints)) if rows is None else rows
-    if len(constraints) == 1 and not _joins_a_batch(constraints[0]):
+    if len(constraints) == 1:  # a batch of one costs twice as much
         return _OF_ONE[constraints[0].fill(bitmask[rows[0]])]
     statuses = np.zeros(len(constraints), np.uint8)
     for indices in batches(constraints):
