@@ -6,7 +6,7 @@ finished is judged by the reference validator. The same schemas are then given t
 its plugin (`benchmarks.direct`), on the same engine with the same random numbers. Where the masks are the same, so are
 the texts, but only with ``--rows 1``: the last bits of a forward pass depend on which sequences share it.
 
-The corpus is a gzipped file of JSON lines ``{"name", "schema", ...}``.
+The corpus is a file of JSON lines, gzipped if it is called so, ``{"name", "schema", ...}``.
 """
 
 import gzip
@@ -71,7 +71,8 @@ class Tally:
 
 def schemas(corpus: Path, seed: int) -> Iterator[tuple[str, JsonSchema]]:
     """The corpus in an order that the seed decides; what is no schema for any backend is left out."""
-    with gzip.open(corpus, "rt", encoding="utf-8") as lines:
+    opened = gzip.open if corpus.suffix == ".gz" else open
+    with opened(corpus, "rt", encoding="utf-8") as lines:
         entries = [json.loads(line) for line in lines]
     random.Random(seed).shuffle(entries)
     for entry in entries:
@@ -151,7 +152,7 @@ def measure(
 
 
 def main(
-    corpus: Annotated[Path, typer.Option(help="Gzipped JSON lines of schemas.")] = DEFAULT_CORPUS,
+    corpus: Annotated[Path, typer.Option(help="JSON lines of schemas, gzipped or not.")] = DEFAULT_CORPUS,
     backend: Annotated[list[str], typer.Option(help="Backends to measure.")] = list(BACKENDS),  # noqa: B006
     generations: int = 200,
     seed: int = 7,

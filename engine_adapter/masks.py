@@ -6,7 +6,7 @@ The hot path of every engine: lease a buffer, `fill_rows`, copy it to the device
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,16 @@ class MaskBuffers:
         self._free.append((bitmask, after))
 
 
+class RowPlaces(Protocol):
+    """Where the rows of a step go once they are filled, such as `engine_adapter.sampling.mask_table.StepMasks`."""
+
+    def place(self, bitmask: Bitmask, rows: Sequence[int], indices: Sequence[int]) -> None:
+        """Takes rows of ``bitmask`` that are OK; ``indices`` are their places in the step. From any thread."""
+
+    def close(self, unused: Sequence[int] = ()) -> None:
+        """Takes nothing any more; what was placed of the rows ``unused`` is forgotten."""
+
+
 def fill_rows(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequence[int] | None = None) -> Statuses:
     """Fills a row for each constraint, natively in a batch where its backend can.
 
@@ -104,7 +114,7 @@ def fill_rows(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequenc
         status is not OK is all ones. What a backend does wrong with one row fails that row alone.
     """
     rows = range(len(constraints)) if rows is None else rows
-    if len(constraints) == 1 and not _joins_a_batch(constraints[0]):
+    if len(constraints) == 1:  # a batch of one costs twice as much
         return _OF_ONE[constraints[0].fill(bitmask[rows[0]])]
     statuses = np.zeros(len(constraints), np.uint8)
     for indices in batches(constraints):

@@ -163,7 +163,8 @@ class Constraint:
     def settle_fill(self, status: object, row: BitmaskRow) -> Status:
         """The status of a fill that the plugin answered with ``status``: checked, and with an empty row found."""
         if status is Status.OK:
-            return Status.OK if row.any() else Status.DEAD_END
+            # It takes half as long as ``row.any()``.
+            return Status.OK if np.count_nonzero(row) else Status.DEAD_END
         if status is Status.DEAD_END or status is Status.LATE:
             return status
         return self.fail("fill", _returned(status))

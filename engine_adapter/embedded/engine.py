@@ -127,6 +127,8 @@ class Engine:
         step_tokens: most tokens that one step computes; bounds how long a long prompt holds up the others.
         kv_tokens: most tokens that all KV rows may hold together; what the runner has room for when not given.
         mask_budget_s: how long a step waits for bitmasks once the model is done, in seconds; who is late sits it out.
+        mask_entries: how many recent bitmasks the model's device keeps, so that they are not sent again. When not
+            given, 256, and none where the device is the CPU, which reads them where they were filled.
         max_misses: how often in a row a request's own bitmask may miss that budget; once more, and the request fails
             with TIMED_OUT. Steps in which it waits for others that share its native call do not count.
         terminal_rule: what a request has to end with to be `Finished`.
@@ -145,6 +147,7 @@ class Engine:
         step_tokens: int = 256,
         kv_tokens: int | None = None,
         mask_budget_s: float = 0.05,
+        mask_entries: int | None = None,
         max_misses: int = 8,
         terminal_rule: TerminalRule = usable,
         canonical: Canonical | None = None,
@@ -168,7 +171,13 @@ class Engine:
         capacity = runner.max_rows * runner.max_len if kv_tokens is None else kv_tokens
         self.scheduler = Scheduler(runner, step_tokens=step_tokens, kv_tokens=capacity)
         self._clock = clock
-        self._forward = Forward(runner, self.vocabulary.bitmask_width, mask_budget_s=mask_budget_s, clock=clock)
+        self._forward = Forward(
+            runner,
+            self.vocabulary.bitmask_width,
+            mask_budget_s=mask_budget_s,
+            mask_entries=mask_entries,
+            clock=clock,
+        )
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
         self._claims: dict[str, bool] = {}  # whether it was aborted; written under the lock

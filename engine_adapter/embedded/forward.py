@@ -7,7 +7,7 @@ bitmask are the plan's constrained sequences, and the logits' rows those that ge
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import attrs
 import torch
@@ -21,6 +21,7 @@ from engine_adapter.filling import Filled, Filler, wait
 from engine_adapter.masks import fill_rows
 from engine_adapter.outcome import TokenLogprob, internal_error
 from engine_adapter.sampling import SamplingBatch
+from engine_adapter.sampling.mask_table import ENTRIES, MaskTable, StepMasks
 from engine_adapter.sampling.sampled import RowFlag, Sampled
 from engine_adapter.sampling.sampler import sample
 from structout.backend import Bitmask, Status
@@ -92,6 +93,8 @@ class Forward:
         runner: the model.
         bitmask_width: int32 words in a bitmask row.
         mask_budget_s: how long a step waits for bitmask rows once the model is done, in seconds.
+        mask_entries: how many recent masks are kept where the sampler is. When not given, as many as a `MaskTable` has
+            by itself; none on the CPU, where rows are read in place.
         clock: tells seconds.
 
     Attributes:
@@ -105,12 +108,18 @@ class Forward:
         bitmask_width: int,
         *,
         mask_budget_s: float = 0.05,
+        mask_entries: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.sampling = SamplingBatch()
         self._runner = runner
         self._clock = clock
         self.filler = Filler(runner.max_rows, bitmask_width, budget_s=mask_budget_s)
+        if mask_entries is None:
+            mask_entries = 0 if runner.device.type == "cpu" else ENTRIES
+        self._table = (
+            MaskTable(runner.max_rows, bitmask_width, runner.device, entries=mask_entries) if mask_entries else None
+        )
 
     def close(self) -> None:
         self.filler.close()
@@ -123,17 +132,19 @@ class Forward:
         computed = Computed()
         constrained = [each for each in plan.sampled() if each.constraint is not None]
         constraints = [each.constraint for each in constrained if each.constraint is not None]
-        filling = self.filler.begin(constraints, fill_rows)
-        try:
+        with ExitStack() as ending:
+            places = None if self._table is None else self._table.begin()
+            if places is not None:
+                ending.callback(places.end)
+            filling = self.filler.begin(constraints, fill_rows, places)
+            ending.callback(filling.end)
             try:
                 logits = self._launch(plan, computed)
             finally:
                 others_go_on = len(constraints) < len(plan.sequences())
                 filled = wait(filling, others_go_on)
             bitmask_rows = _bitmask_rows(constrained, filled, computed)
-            self._sample(logits, filling.bitmask, bitmask_rows, computed)
-        finally:
-            filling.end()
+            self._sample(logits, filling.bitmask, places, bitmask_rows, computed)
         return computed
 
     def _launch(self, plan: Plan, computed: Computed) -> _Logits:
@@ -163,7 +174,14 @@ class Forward:
         chunk.sequence.move(Prefilling(chunk.end))
         computed.pooled += [chunk.sequence] if chunk.completes else []
 
-    def _sample(self, logits: _Logits, bitmask: Bitmask, bitmask_rows: dict[str, int], computed: Computed) -> None:
+    def _sample(
+        self,
+        logits: _Logits,
+        bitmask: Bitmask,
+        places: StepMasks | None,
+        bitmask_rows: dict[str, int],
+        computed: Computed,
+    ) -> None:
         lost = {sequence.id for sequence, _ in computed.failed} | {late.sequence.id for late in computed.late}
         going_on = list(_without(lost, logits) if lost else logits)
         if not going_on:
@@ -172,13 +190,13 @@ class Forward:
         slots = [each.slot for each in sequences if each.slot is not None]
         outputs = [each.tokens for each in sequences]
         params = self.sampling.rows(slots, [len(tokens) for tokens in outputs], outputs)
-        row_map = [bitmask_rows.get(each.id, -1) for each in sequences]
+        rows = [bitmask_rows.get(each.id, -1) for each in sequences]
         parts = [its_logits for _, its_logits in going_on]
         together = parts[0] if len(parts) == 1 else torch.cat(parts)
         with torch.inference_mode():  # in which the model made what is changed here
-            for index, (each, row) in enumerate(zip(sequences, row_map, strict=True)):
+            for index, (each, row) in enumerate(zip(sequences, rows, strict=True)):
                 withhold_stops(each, together[index], None if row < 0 else bitmask[row])
-        sampled = sample(together, params, bitmask, row_map)
+        sampled = sample(together, params, *((bitmask, rows) if places is None else places.send(rows)))
         tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
         for index, sequence in enumerate(sequences):
             with computed.concerning(sequence, "what was sampled cannot be read"):

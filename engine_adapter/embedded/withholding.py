@@ -9,22 +9,21 @@ from structout.backend import BitmaskRow
 
 
 def withhold_stops(sequence: Sequence, logits: torch.Tensor, bitmask_row: BitmaskRow | None) -> None:
-    """Changes a row of logits, or of the bitmask, so that the sequence does not end with a token that it withholds.
+    """Changes a row of logits so that the sequence does not end with a token that it withholds.
 
     A grammar that allows nothing else has the last word: then the row stays as it is.
 
     Args:
-        sequence: whose next token the rows decide.
+        sequence: whose next token the row decides.
         logits: floating point [logit_width], the caller's own to change.
-        bitmask_row: int32 [bitmask width], likewise; None where no grammar constrains the token.
+        bitmask_row: int32 [bitmask width]; None where no grammar constrains the token.
     """
     if not sequence.withheld:
         return
     stops = np.fromiter(sequence.withheld, np.int64)
-    if bitmask_row is None:
-        logits[torch.from_numpy(stops)] = -torch.inf
-        return
-    words = bitmask_row.view(np.uint32).copy()
-    np.bitwise_and.at(words, stops >> 5, ~(np.uint32(1) << (stops & 31).astype(np.uint32)))
-    if words.any():
-        bitmask_row[:] = words.view(np.int32)
+    if bitmask_row is not None:
+        words = bitmask_row.view(np.uint32).copy()
+        np.bitwise_and.at(words, stops >> 5, ~(np.uint32(1) << (stops & 31).astype(np.uint32)))
+        if not words.any():
+            return
+    logits[torch.from_numpy(stops)] = -torch.inf

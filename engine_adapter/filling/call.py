@@ -8,8 +8,8 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from engine_adapter.masks import Statuses
-from structout.backend import Bitmask
+from engine_adapter.masks import RowPlaces, Statuses
+from structout.backend import Bitmask, Status
 from structout.constraint import Constraint
 from structout.errors import ErrorKind, GrammarError
 
@@ -29,9 +29,11 @@ class Call:
         indices: their places in the step that began it.
         bitmask: where the rows are written.
         rows: the row of each in ``bitmask``.
+        places: where the rows that are OK go, if anywhere.
         restarts: whether ``constraints`` are in use by another call, and copies of them are filled in their stead.
         began: when it was begun, by `time.monotonic`; in the future if it was not.
         filled: the constraints that were filled: ``constraints``, or their copies.
+        is_plain: whether every row is OK, which is 0, and ``filled`` are ``constraints``; set before ``outcome`` is.
         outcome: None until it has returned; then a `Status` each, or what was raised, which no backend can do.
     """
 
@@ -39,9 +41,11 @@ class Call:
     indices: Sequence[int]
     bitmask: Bitmask
     rows: Sequence[int]
+    places: RowPlaces | None = None
     restarts: bool = False
     began: float = math.inf
     filled: Sequence[Constraint] = ()
+    is_plain: bool = False
     outcome: Statuses | BaseException | None = None
 
     def run(self, fill: FillRows) -> None:
@@ -49,10 +53,21 @@ class Call:
         self.began = time.monotonic()
         try:
             self.filled = list(map(restarted, self.constraints)) if self.restarts else self.constraints
-            self.outcome = fill(self.filled, self.bitmask, self.rows)
+            statuses = fill(self.filled, self.bitmask, self.rows)
+            if self.places is not None:
+                self._place(self.places, statuses)
+            self.is_plain = not (statuses.any() or self.restarts)
+            self.outcome = statuses
         except BaseException as exc:
             # Also a KeyboardInterrupt: the user's own comes to the main thread alone.
             self.outcome = exc
+
+    def _place(self, places: RowPlaces, statuses: Statuses) -> None:
+        rows, indices = self.rows, self.indices
+        if statuses.any():
+            good = np.flatnonzero(statuses == Status.OK).tolist()
+            rows, indices = [rows[at] for at in good], [indices[at] for at in good]
+        places.place(self.bitmask, rows, indices)
 
     @property
     def is_over(self) -> bool:

@@ -20,7 +20,7 @@ from engine_adapter.filling.call import FillRows, scratch_row
 from engine_adapter.filling.crew import Crew
 from engine_adapter.filling.filling import Filling
 from engine_adapter.filling.ledger import Ledger, Standing
-from engine_adapter.masks import MaskBuffers, batches, fill_rows
+from engine_adapter.masks import MaskBuffers, RowPlaces, batches, fill_rows
 from structout.backend import Bitmask
 from structout.constraint import Constraint
 
@@ -57,15 +57,18 @@ class Filler:
         self._apart = Crew("structout-fill-apart", max_apart)
         self._ledger = Ledger()
 
-    def begin(self, constraints: Sequence[Constraint], fill: FillRows = fill_rows) -> Filling:
+    def begin(
+        self, constraints: Sequence[Constraint], fill: FillRows = fill_rows, places: RowPlaces | None = None
+    ) -> Filling:
         """Starts to fill a row for each constraint, and returns at once.
 
         Args:
             constraints: each at most once. Until `wait` has returned nobody else may touch them.
             fill: fills the rows of one call.
+            places: where each row goes, by the thread that fills it. `wait` closes it.
         """
         known = self._ledger.begin_step(constraints)
-        filling = Filling(constraints, known, self._buffers.lease(), self._ledger, fill, self._budget_s)
+        filling = Filling(constraints, known, self._buffers.lease(), self._ledger, fill, self._budget_s, places)
         try:
             fresh = [index for index in range(len(constraints)) if not self._place(filling, index, known.get(index))]
             for indices in batches([constraints[index] for index in fresh]):

@@ -11,7 +11,7 @@ import attrs
 from engine_adapter.filling.call import Call, FillRows
 from engine_adapter.filling.crew import Crew
 from engine_adapter.filling.ledger import Ledger, Standing
-from engine_adapter.masks import MaskLease
+from engine_adapter.masks import MaskLease, RowPlaces
 from structout.backend import Bitmask, Status
 from structout.constraint import Constraint
 
@@ -65,7 +65,7 @@ class _Lane:
     def clear(self) -> list[Call]:
         """Withdraws the calls that have not begun, and never do now."""
         withdrawn = []
-        while (call := self.take()) is not None:
+        while self._waiting and (call := self.take()) is not None:
             self.calls.remove(call)
             withdrawn.append(call)
         return withdrawn
@@ -87,6 +87,7 @@ class Filling:
         ledger: Ledger,
         fill: FillRows,
         budget_s: float,
+        places: RowPlaces | None = None,
     ) -> None:
         self.constraints = constraints
         self._known = known
@@ -94,6 +95,7 @@ class Filling:
         self._ledger = ledger
         self._fill = fill
         self.budget_s = budget_s
+        self._places = places
         self._together, self._apart = _Lane(), _Lane()
         self._awaited: dict[int, Standing] = {}
         self._enlist: Callable[[_Lane], bool] = lambda _: False
@@ -111,10 +113,10 @@ class Filling:
 
     def add_together(self, indices: Sequence[int], *, restarts: bool = False) -> None:
         constraints = [self.constraints[index] for index in indices]
-        self._together.add(Call(constraints, indices, self.bitmask, indices, restarts))
+        self._together.add(Call(constraints, indices, self.bitmask, indices, self._places, restarts))
 
     def add_apart(self, index: int, scratch: Bitmask) -> None:
-        self._apart.add(Call([self.constraints[index]], [index], scratch, [0]))
+        self._apart.add(Call([self.constraints[index]], [index], scratch, [0], self._places))
 
     def await_late(self, index: int, standing: Standing) -> None:
         """The row is that of the call that was late, if it is over when this step ends."""
@@ -148,6 +150,8 @@ class Filling:
     def can_go_on_within(self, seconds: float, others_go_on: bool) -> bool:
         """Blocks until nothing is filled together any more and there is a row, or ``others_go_on`` without one, at most
         ``seconds``. Returns whether it is so."""
+        if not (self._left_together or self._left_apart):
+            return True
         with self._progress:
             return self._progress.wait_for(
                 lambda: not self._left_together and (not self._left_apart or self._some_go_on or others_go_on),
@@ -156,8 +160,9 @@ class Filling:
 
     def wait_for_rest(self, seconds: float) -> None:
         """Blocks until every call has returned, at most ``seconds``."""
-        with self._progress:
-            self._progress.wait_for(lambda: not self._left_apart, seconds)
+        if self._left_apart:
+            with self._progress:
+                self._progress.wait_for(lambda: not self._left_apart, seconds)
 
     def relieve(self) -> None:
         """Puts one more thread to work where calls wait for one that is stuck, or for one that was busy elsewhere."""
@@ -168,6 +173,8 @@ class Filling:
     def wait_for_late(self) -> None:
         """Blocks until a call of an earlier step returns, for the budget at most, if nothing else is waited for here:
         as often as a step is computed in vain, the fill has had the budget once more."""
+        if not self._awaited:
+            return
         self._ledger.late_returned.clear()
         busy = sum(standing.is_busy for standing in self._awaited.values())
         if busy and busy == len(self.constraints):
@@ -182,13 +189,27 @@ class Filling:
     def settle(self) -> Filled:
         """Sorts out what is over and what is late, without waiting. What is running keeps all that it has."""
         self._is_settled = True
-        self._together.clear()
-        unbegun = self._apart.clear()
+        withdrawn, unbegun = self._together.clear(), self._apart.clear()
         over: list[Call] = []
         running: list[Call] = []
-        filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
+        has_late = bool(withdrawn or unbegun or running or self._awaited)
+        unused: list[int] = []
+        if not has_late and all(call.is_plain and call.bitmask is self.bitmask for call in over):
+            filled = Filled([Status.OK] * len(self.constraints), set(), {}, {})  # nearly every step
+        else:
+            filled = self._sort_out(over, running, unbegun)
+            unused = [index for index, status in enumerate(filled.statuses) if status is not Status.OK]
+        if self._places is not None:
+            self._places.close(unused)
+        self._note_filled(filled)
+        self._ledger.misses += len(filled.missed)
+        self._filled = filled
+        return filled
+
+    def _sort_out(self, over: Sequence[Call], running: Sequence[Call], unbegun: Sequence[Call]) -> Filled:
+        filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
         if running:
             self._leave_to(running, filled)
         # All threads for what is filled apart are in use, and may be for ever: that is to end, too.
@@ -205,9 +226,6 @@ class Filling:
             self._take_late(index, standing, filled)
         if Status.LATE in filled.statuses:
             self.bitmask[[index for index, status in enumerate(filled.statuses) if status is Status.LATE]] = -1
-        self._note_filled(filled)
-        self._ledger.misses += len(filled.missed)
-        self._filled = filled
         return filled
 
     def _leave_to(self, running: Sequence[Call], filled: Filled) -> None:
@@ -243,6 +261,8 @@ class Filling:
         at = call.position(standing.constraint)
         filled.statuses[index] = _STATUSES[call.outcome[at]]
         self.bitmask[index] = call.bitmask[call.rows[at]]
+        if self._places is not None and filled.statuses[index] is Status.OK:
+            self._places.place(self.bitmask, [index], [index])
         if call.restarts:
             filled.replaced[index] = call.filled[at]
         return None

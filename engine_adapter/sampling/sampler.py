@@ -18,7 +18,7 @@ def sample(
     logits: torch.Tensor,
     rows: SamplingRows,
     bitmask: torch.Tensor | npt.NDArray[np.int32] | None = None,
-    row_map: Sequence[int] | None = None,
+    row_map: Sequence[int] | npt.NDArray[np.int64] | None = None,
 ) -> Sampled:
     """One token for each row of logits, or a flag that says why there is none.
 

@@ -1,17 +1,19 @@
 """Filling under a budget as a state machine: fills are held and let go in any order, between any two moments of a step.
 
 However that goes: a row that is OK is right; a row that is not is all ones; what a step reads does not change while it
-reads; and nobody touches a matcher while a call works on it, but the call.
+reads; the table of recent masks says the same; and nobody touches a matcher while a call works on it, but the call.
 """
 
 import threading
 
 import hypothesis.strategies as st
 import numpy as np
+import torch
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from engine_adapter.filling import Filler, wait
+from engine_adapter.sampling.mask_table import MaskTable
 from structout import Status
 from structout.backend import Bitmask
 from structout.constraint import Constraint
@@ -33,6 +35,7 @@ class FillingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.filler = Filler(MOST, WIDTH, budget_s=0.02, max_apart=2)
+        self.table = MaskTable(MOST, WIDTH, torch.device("cpu"), entries=1)
         self.constraints: list[Constraint] = []
         self.gates: list[Gate] = []
 
@@ -57,19 +60,25 @@ class FillingMachine(RuleBasedStateMachine):
         indices = data.draw(st.lists(st.integers(0, len(self.constraints) - 1), unique=True))
         moves = [data.draw(st.none() | CHOICES, label="accept") for _ in indices]
         before = [self.constraints[index] for index in indices]
-        filling = self.filler.begin(before)
+        places = self.table.begin()
+        filling = self.filler.begin(before, places=places)
         self._release_one(data, "a fill returns while the step waits")
         filled = wait(filling)
         after = [filled.replaced.get(place, each) for place, each in enumerate(before)]
         assert [each.tokens for each in after] == [each.tokens for each in before]
         read = filling.bitmask.copy()
+        masks, row_map = places.send(range(len(before)))
+        sent = np.where(row_map[:, None] < 0, -1, masks.numpy()[row_map])
+        assert (sent == read[: len(before)]).all(), "the sampler would see something else"
         self._release_one(data, "a fill returns while the step reads")
         for place, constraint in enumerate(after):
             self._check(constraint, filled.statuses[place], read[place : place + 1])
             if filled.statuses[place] is Status.OK and (choice := moves[place]) is not None:
                 self._move(constraint, choice)
         assert (filling.bitmask == read).all(), "what the step reads has changed"
+        assert (np.where(row_map[:, None] < 0, -1, masks.numpy()[row_map]) == sent).all()
         filling.end()
+        places.end()
         for index, constraint in zip(indices, after, strict=True):
             self.constraints[index] = constraint
         assert all(not matcher(each).touches for each in before)

@@ -93,8 +93,9 @@ def test_what_goes_wrong_with_one_row_is_its_own(backend: type[TrieBackend]) -> 
 
 
 def test_a_batch_of_answers_that_are_no_statuses_fails_its_rows() -> None:
-    bitmask = np.zeros((1, WIDTH), np.int32)
-    assert fill_rows([constraint(NonsenseBatch)], bitmask).tolist() == [Status.FAILED]
+    bitmask = np.zeros((2, WIDTH), np.int32)
+    one = constraint(NonsenseBatch)
+    assert fill_rows([one, one.fork().unwrap()], bitmask).tolist() == [Status.FAILED] * 2
     assert (bitmask == -1).all()
 
 

@@ -377,6 +377,25 @@ def test_what_a_request_generates_does_not_depend_on_its_company(service: Compil
     assert together == alone
 
 
+@pytest.mark.parametrize("entries", [1, 256])
+def test_masks_that_reach_the_sampler_through_a_table_change_nothing(service: CompileService, entries: int) -> None:
+    options = ("yes", "no", "maybe", "abcd", "éé", "a" * 30)
+    requests = [
+        Request(
+            id=str(seed),
+            prompt=prompt(f"p{seed}"),
+            max_tokens=20,
+            min_tokens=seed % 4,
+            sampling=SamplingParams(seed=seed, logprobs=2),
+            spec=Choice(options[seed % 5 :]) if seed % 3 else None,
+        )
+        for seed in range(12)
+    ]
+    expected = ends(list(run(Engine(ScriptedRunner(), service), requests)))
+    through = Engine(ScriptedRunner(max_rows=3), service, step_tokens=7, kv_tokens=64, mask_entries=entries)
+    assert ends(list(run(through, requests))) == expected
+
+
 def test_preempted_requests_come_back_and_change_nothing(service: CompileService) -> None:
     requests = [
         Request(id=str(seed), prompt=prompt("abcdefgh"), max_tokens=40, sampling=penalized(seed)) for seed in range(4)

@@ -162,7 +162,7 @@ def tried(at: int | None, *, in_fill: bool) -> Trial:
     """Goes through the scenario with an exception in call number ``at``, if that is not None."""
     trial = Trial(Thrower(at))
     service, runner = ManualService(), ScriptedRunner(max_rows=3, max_len=20)
-    engine = Engine(runner, service, step_tokens=6, kv_tokens=20, mask_budget_s=60.0, clock=lambda: 0.0)
+    engine = Engine(runner, service, step_tokens=6, kv_tokens=20, mask_budget_s=60.0, mask_entries=2, clock=lambda: 0.0)
 
     def fill(*args: Any) -> object:
         with trial.thrower.at_work() if in_fill else nullcontext():
