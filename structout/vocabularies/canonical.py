@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _BEFORE: Final = 6
 """How many of the tokens before a forced text are encoded again with it."""
 
+_PROBED: Final = 16
+"""How many of the last tokens are encoded again with each of `_PROBES`."""
+
 _PROBES: Final = ("", *'aels A0é中" :,}]_/\n', "re", "ll", "'s", " a", ' "', "  ", " \n", "\n\n")
 """What a text may go on with: of each class that the expressions of common tokenizers tell apart, and what
 completes the English endings that they know (``'re``)."""
@@ -79,10 +82,20 @@ class CanonicalTokens:
 
     def _find(self, before: tuple[int, ...], text: bytes) -> tuple[int, ...]:
         known = _whole_characters(b"".join(map(self.bytes_of, before)) + text)
-        certain = self._settled(known)
-        for probe in _PROBES if len(certain) > len(before) else ():
-            certain = _shared(certain, self.encode(known + probe))
-        return tuple(certain[len(before) :]) if tuple(certain[: len(before)]) == before else ()
+        settled = self._settled(known)
+        if tuple(settled[: len(before)]) != before:
+            return ()
+        return tuple(self._probed(settled, known)[len(before) :])
+
+    def _probed(self, settled: list[int], known: str) -> list[int]:
+        """Those of the ``settled`` tokens of a text that are there whatever it is tried to go on with. Only the last
+        are encoded again: no expression goes back far."""
+        first = max(0, len(settled) - _PROBED)
+        rest = known.encode()[len(b"".join(map(self.bytes_of, settled[:first]))) :]
+        text, certain = rest.decode(errors="replace"), settled[first:]
+        for probe in _PROBES if certain else ():
+            certain = _shared(certain, self.encode(text + probe))
+        return settled[:first] + certain
 
     def _settled(self, text: str) -> list[int]:
         """The first tokens of a text, up to where what follows could join them."""
