@@ -35,11 +35,13 @@ BACKEND: Final = "xgrammar"
 MEASURES: Final = ("clock", "process time", "masking and sampling")
 UNIT: Final = "microseconds a token"
 PROMPTS: Final = (
-    "Describe an invented person, number {}, as JSON.",
-    "File ticket {} about a page that stays empty, as JSON.",
-    "List the products of shop {} as JSON.",
+    "Describe the people of group {} as JSON.",
+    "File tickets about the empty pages of site {} as JSON.",
+    "List the products of the shops in town {} as JSON.",
 )
-"""What asks for a document of each of `recording.DOCUMENTS`."""
+"""What asks for documents of each of `recording.DOCUMENTS`."""
+_MIN_ITEMS: Final = 20
+"""More documents than fit into a text: all texts have the same number of tokens, and nobody waits for the longest."""
 _MAX_LEN: Final = 1024
 
 
@@ -233,7 +235,9 @@ def transformers_generate(local: "Local", setting: Setting) -> Generate:
     from engine_adapter.embedded.pretrained import PACKAGED, packaged_folder
 
     loaded, eos = local.loaded, local.loaded.eos_token_ids
-    network = AutoModelForCausalLM.from_pretrained(packaged_folder() if loaded.name == PACKAGED else loaded.name)
+    source = packaged_folder() if loaded.name == PACKAGED else loaded.name
+    with _no_progress_bars():
+        network = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     info = xgrammar.TokenizerInfo.from_huggingface(
         loaded.tokenizer, vocab_size=loaded.runner.logit_width, stop_token_ids=list(eos)
     )
@@ -275,6 +279,19 @@ def transformers_generate(local: "Local", setting: Setting) -> Generate:
     return generate
 
 
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    from transformers.utils import logging
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers gives them no types
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
 def up_to_end(row: Sequence[int], eos: Sequence[int]) -> tuple[int, ...]:
     """A row without what pads it behind its first stop token."""
     end = next((count for count, token in enumerate(row, start=1) if token in eos), len(row))
@@ -284,7 +301,7 @@ def up_to_end(row: Sequence[int], eos: Sequence[int]) -> tuple[int, ...]:
 SIDES: Final[Mapping[str, Callable[["Local", Setting], Generate]]] = MappingProxyType(
     {timing.OWN: embedded, "transformers + xgrammar": transformers_generate}
 )
-"""Who generates, by name. structout is compared with each of the others."""
+"""Who generates, by name; structout is compared with each of the others."""
 
 
 def run(model: str, temperature: float, options: report.Options) -> int:
@@ -301,8 +318,8 @@ def run(model: str, temperature: float, options: report.Options) -> int:
 
 @contextmanager
 def opened(model: str) -> Iterator["Local"]:
+    """The model in the engine; torch has one thread in the block. Raises BenchError where it cannot be loaded."""
     try:
-        import torch
         import transformers  # noqa: F401
         import xgrammar  # noqa: F401
 
@@ -310,22 +327,17 @@ def opened(model: str) -> Iterator["Local"]:
         from engine_adapter.embedded.pretrained import ModelLoadError
     except ModuleNotFoundError as exc:
         raise BenchError(f"not installed: {exc.name}", "pip install 'structout[embedded,xgrammar]'") from exc
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        local = open_local(model, max_rows=max(BATCHES), max_len=_MAX_LEN)
-    except ModelLoadError as exc:
-        raise BenchError(exc.message, exc.hint) from exc
-    except VocabularyError as exc:
-        raise BenchError(str(exc), "take a model with a fast tokenizer") from exc
-    finally:
-        torch.set_num_threads(threads)
-    torch.set_num_threads(1)
-    try:
-        yield local
-    finally:
-        local.close()
-        torch.set_num_threads(threads)
+    with timing.one_thread():
+        try:
+            local = open_local(model, max_rows=max(BATCHES), max_len=_MAX_LEN)
+        except ModelLoadError as exc:
+            raise BenchError(exc.message, exc.hint) from exc
+        except VocabularyError as exc:
+            raise BenchError(str(exc), "take a model with a fast tokenizer") from exc
+        try:
+            yield local
+        finally:
+            local.close()
 
 
 def measure(local: "Local", extent: Extent, *, temperature: float) -> list[Figure]:
@@ -356,7 +368,8 @@ def _measure(local: "Local", extent: Extent, setting: Setting) -> list[Figure]:
 
 def task(local: "Local", row: int) -> Task:
     which = row % len(PROMPTS)
-    schema, _ = recording.DOCUMENTS[which]
+    document, _ = recording.DOCUMENTS[which]
+    schema = {"type": "array", "items": document, "minItems": _MIN_ITEMS}
     return Task(local.encode_turn(PROMPTS[which].format(row)), json.dumps(schema))
 
 

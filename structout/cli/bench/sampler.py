@@ -66,21 +66,17 @@ def _recorded(name: str) -> Masks:
 def measure(sources: Sequence[Masks], *, dtype: str = "float32", seconds: float) -> list[Figure]:
     """Compares on each source's masks, within about ``seconds`` for all. Raises BenchError where there is no peer."""
     try:
-        import torch
+        import torch  # noqa: F401
         import xgrammar  # noqa: F401
     except ModuleNotFoundError as exc:
         raise BenchError(f"the peer is not installed: {exc.name}", "pip install 'structout[xgrammar]'") from exc
     cases = [(source, kind, batch) for source in sources for kind in KINDS for batch in BATCHES]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with timing.one_thread():
         return [
             figure
             for source, kind, batch in cases
             for figure in _compare(source, kind, batch, dtype, seconds / len(cases))
         ]
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _compare(source: Masks, kind: Kind, batch: int, dtype: str, seconds: float) -> list[Figure]:

@@ -122,3 +122,16 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes on one thread only, in the block."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
