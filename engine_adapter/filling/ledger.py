@@ -12,8 +12,9 @@ from structout.constraint import Constraint
 
 _FORGET_AFTER: Final = 64
 """Steps without a constraint after which it is taken for ended."""
-_FIRST: Final = 0.75
-"""The share of the budget that has to pass the first time: a call may have begun a little after the wait for it."""
+_FIRST: Final = 0.7
+"""The share of the budget that has to pass the first time: a call may have begun after the wait for it. One that waited
+for a call that is stuck begins when a quarter has passed, and a little later if its thread has to be started."""
 
 
 @attrs.define(eq=False)
