@@ -128,7 +128,7 @@ def one_step(table: MaskTable, masks: list[int]) -> int:
     before, step = table.bytes_sent, table.begin()
     step.place(POOL, masks, range(len(masks)))
     bitmask, row_map = step.send(range(len(masks)))
-    assert (bitmask.numpy()[row_map] == POOL[masks]).all()
+    assert (bitmask.cpu().numpy()[row_map] == POOL[masks]).all()
     step.end()
     sent = table.bytes_sent - before
     return (sent - 8 * table.rows) // (4 * WIDTH) if sent else 0
@@ -202,6 +202,13 @@ def test_more_steps_than_there_is_room_for_are_refused() -> None:
     step.end()
     with pytest.raises(RuntimeError, match="ended already"):
         step.end()
+
+
+@pytest.mark.cuda
+def test_a_cuda_device_has_what_was_placed() -> None:
+    table, draw = MaskTable(3, WIDTH, torch.device("cuda"), entries=1), np.random.default_rng(2)
+    for _ in range(200):
+        one_step(table, draw.integers(0, len(POOL), 3).tolist())
 
 
 def test_threads_place_beside_each_other() -> None:
