@@ -195,13 +195,14 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
         """Ends requests, held or not. Of a held one, the compile is given up."""
         if request_ids is not None:
             request_ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+        end = _GIVEN_UP if finished_status == RequestStatus.FINISHED_ABORTED else _UNKNOWN
         for parts in self._held.withdraw(request_ids):
-            self._ends.add(_GIVEN_UP)
+            self._ends.add(end)
             super().add_request(parts[0])
         ended: list[Any] = super().finish_requests(request_ids, finished_status)
         for request in ended:
             if self._going.pop(request.request_id, None):
-                self._ends.add(_GIVEN_UP)
+                self._ends.add(end)
         return ended
 
     def get_num_unfinished_requests(self) -> int:

@@ -20,6 +20,7 @@ from tests.engines.vllm_server import VllmServer, free_port, install_failing_plu
 
 pytestmark = [pytest.mark.engines, pytest.mark.model]
 
+CANCELLED: Final = 'structout_requests_total{outcome="cancelled"}'
 UNSATISFIABLE: Final = REFUSED["unsatisfiable"]
 UNWANTED: Final = {"logit_bias": {str(id): -100 for id in range(1000)}}
 """Among these are all digits."""
@@ -29,11 +30,12 @@ MESSAGES: Final[Any] = [{"role": "user", "content": PROMPT}]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """With a backend whose matchers fail, installed as any other."""
+    """With a backend whose matchers fail, installed as any other; two of its grammars may hang, each in a process."""
     folder = tmp_path_factory.mktemp("vllm")
     install_failing_plugin(folder)
     tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
-    with vllm_serve(folder, *tools, path=[folder], settings={"metrics_port": free_port()}) as server:
+    settings = {"metrics_port": free_port(), "sandbox_workers": 3}
+    with vllm_serve(folder, *tools, path=[folder], settings=settings) as server:
         yield server
 
 
@@ -255,13 +257,18 @@ def test_a_schema_that_takes_long_stops_nobody(server: VllmServer, client: opena
 
 @streaming
 def test_a_client_that_leaves_stops_its_compile(server: VllmServer, tmp_path: Path, stream: bool) -> None:
-    """And no other's: both hang in processes, and would do so until the deadline."""
+    """And no other's: both hang in processes, and would do so for longer."""
     leaving, staying = tmp_path / "leaving", tmp_path / "staying"
     with hanging(server, leaving, stream) as connection, hanging(server, staying, stream):
         pids = [pid_in(path) for path in (leaving, staying)]
+        before = server.metrics()
+        assert [before["structout_blocked_requests"], *map(is_alive, pids)] == [2, True, True]
         connection.close()
         wait_until(lambda: not is_alive(pids[0]))
         assert is_alive(pids[1])
+        wait_until(lambda: server.metrics()["structout_blocked_requests"] == 1)
+        assert server.metrics()[CANCELLED] == before.get(CANCELLED, 0) + 1
+    wait_until(lambda: server.metrics()["structout_blocked_requests"] == 0)
 
 
 @contextlib.contextmanager
