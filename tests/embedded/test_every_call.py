@@ -27,7 +27,8 @@ from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReaso
 from engine_adapter.sampling import SamplingParams
 from structout import Choice, Err, ErrorKind, Ok
 from tests.embedded.test_engine_machine import OPTIONS, REFUSED, ManualService, grammar
-from tests.scripted import ScriptedRunner
+from tests.fakes import ForcingTrieMatcher
+from tests.scripted import LongestTokens, ScriptedRunner
 
 pytestmark = pytest.mark.long
 
@@ -162,7 +163,16 @@ def tried(at: int | None, *, in_fill: bool) -> Trial:
     """Goes through the scenario with an exception in call number ``at``, if that is not None."""
     trial = Trial(Thrower(at))
     service, runner = ManualService(), ScriptedRunner(max_rows=3, max_len=20)
-    engine = Engine(runner, service, step_tokens=6, kv_tokens=20, mask_budget_s=60.0, mask_entries=2, clock=lambda: 0.0)
+    engine = Engine(
+        runner,
+        service,
+        step_tokens=6,
+        kv_tokens=20,
+        mask_budget_s=60.0,
+        canonical=LongestTokens(),
+        mask_entries=2,
+        clock=lambda: 0.0,
+    )
 
     def fill(*args: Any) -> object:
         with trial.thrower.at_work() if in_fill else nullcontext():
@@ -198,7 +208,7 @@ def happens(step: int, engine: Engine, service: ManualService) -> None:
             service.pending[0].settle(Ok(grammar()))
             service.pending[2].settle(Err(REFUSED))
         case 2:
-            service.pending[1].settle(Ok(grammar()))
+            service.pending[1].settle(Ok(grammar(ForcingTrieMatcher)))
         case 4:
             engine.abort("aborted")
 
