@@ -11,7 +11,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import attrs
 import typer
@@ -24,6 +24,9 @@ from structout.discovery import discover
 from structout.grammar import BoundBackend
 from structout.spec import JsonSchema, Policy, Serialization, Whitespace
 from structout.vocabularies import CanonicalTokens, from_huggingface
+
+LIMIT: Final = 128
+"""Bytes of forced text that are looked at after a token, as the embedded engine does."""
 
 
 @attrs.define
@@ -47,7 +50,7 @@ class Counts:
         tokens = canonical.encode(text)
         taken = forced = not_canonical = 0
         while taken < len(tokens):
-            found = canonical.after(tokens[:taken], constraint.forced_text())
+            found = canonical.after(tokens[:taken], constraint.forced_text(LIMIT))
             same = next(
                 (n for n, pair in enumerate(zip(found, tokens[taken:], strict=False)) if pair[0] != pair[1]), len(found)
             )

@@ -118,11 +118,14 @@ class SupportsFork(Protocol):
 class SupportsForcedText(Protocol):
     """A matcher that knows when there is only one way to go on."""
 
-    def forced_text(self) -> bytes:
-        """The bytes that every text goes on with from here; empty where there is a choice, or where the text may end.
+    def forced_text(self, limit: int) -> bytes:
+        """The bytes that every text goes on with from here, ``limit`` at most; empty where there is a choice, or where
+        the text may end.
 
-        It may stop short of all that is forced. How it is cut into tokens is not the matcher's business: an engine
-        appends those that the model's tokenizer would make of it. Does not change the state.
+        Engines call it on the thread that everybody waits for, after each token: it has to be quick, and come back soon
+        whatever is forced, which may be without end. It may stop short. How the text is cut into tokens is not the
+        matcher's business: an engine appends those that the model's tokenizer would make of it. Does not change the
+        state. `structout.forced.LookAhead` does it for a matcher that can fork.
         """
         ...
 

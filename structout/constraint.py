@@ -317,19 +317,19 @@ class Constraint:
             self.fail("start", exc)
         return result
 
-    def forced_text(self) -> bytes:
-        """The bytes that must follow, where the backend can tell; empty where it cannot, or where there is a choice,
-        and after a failure."""
+    def forced_text(self, limit: int) -> bytes:
+        """The bytes that must follow, ``limit`` at most, where the backend can tell; empty where it cannot, or where
+        there is a choice, and after a failure."""
         if self.idle_status() is not None:
             return b""
         try:
-            text: object = self._matcher.forced_text() if isinstance(self._matcher, SupportsForcedText) else b""
+            text: object = self._matcher.forced_text(limit) if isinstance(self._matcher, SupportsForcedText) else b""
         except BaseException as exc:
             reraise_users_interrupt(exc)
             self.fail("forced_text", exc)
             return b""
         if isinstance(text, bytes):
-            return text
+            return text[:limit]
         self.fail("forced_text", _returned(text))
         return b""
 

@@ -128,10 +128,10 @@ class ForkTrieMatcher(TrieMatcher):
 class ForcingTrieMatcher(RollbackTrieMatcher):
     """Can also roll back, and knows what is forced."""
 
-    def forced_text(self) -> bytes:
+    def forced_text(self, limit: int) -> bytes:
         rest = [] if self.ended else sorted(self._rest())
         same = takewhile(lambda pair: pair[0] == pair[1], zip(rest[0], rest[-1], strict=False)) if rest else ()
-        return bytes(byte for byte, _ in same)
+        return bytes(byte for byte, _ in same)[:limit]
 
 
 MatcherType = type[TrieMatcher]

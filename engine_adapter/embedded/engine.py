@@ -406,13 +406,13 @@ class Engine:
         """Accepts one sampled token, and what it forces; ends the sequence if it was its last, or was refused."""
         sequence, token, constraint = new.sequence, new.token, new.sequence.constraint
         sequence.misses = 0
-        sequence.speaks = True
         if sequence.cuts is not None and constraint is not None:
             sequence.cuts.before(token, is_complete=constraint.is_accepting)
         if constraint is not None and (status := constraint.accept(token)) is not Status.OK:
             return self._end(sequence, Failed(constraint.error_for(status, token=token)))
         if token in sequence.stop_token_ids:
             return self._finish(sequence, FinishReason.STOP, token)
+        sequence.speaks = True
         sequence.logprobs += [new.logprob] if new.logprob else []
         self._append(sequence, token)
         return self._take_forced(sequence)
@@ -438,7 +438,6 @@ class Engine:
             self._finish(sequence, FinishReason.LENGTH)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, stop_token_id: int | None = None) -> None:
-        sequence.speaks = True
         sequence.text.append(sequence.detokenizer.finish())
         generated = len(sequence.tokens) + (stop_token_id is not None)
         finished = Finished(
@@ -453,7 +452,9 @@ class Engine:
         complete = None if constraint is None else finished.stop_string is not None or constraint.is_accepting
         if constraint is not None and constraint.error is not None:  # that could not be read
             return self._end(sequence, Failed(constraint.error))
-        return self._end(sequence, checked(finished, complete=complete, rule=self._terminal_rule))
+        outcome = checked(finished, complete=complete, rule=self._terminal_rule)
+        sequence.speaks |= isinstance(outcome, Finished)
+        return self._end(sequence, outcome)
 
     # ---- the report --------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from typing import Final, Protocol
 
 from engine_adapter.embedded.request import Sequence
 
-_AT_ONCE: Final = 1024
-"""Bytes of a forced text that are looked at in one step: a schema may have constants of any length."""
+_AT_ONCE: Final = 128
+"""Bytes of a forced text that are looked at after a token: it may be of any length, and without end."""
 
 
 class Canonical(Protocol):
@@ -21,8 +21,8 @@ class Forcing:
     """Decides which tokens a sequence goes on with whatever the model says. The model computes them with the next token
     that is sampled, so each saves a step. None is forced
 
-    - where the grammar is risky: its matcher may be slow or in another process, and the engine's thread waits for
-      neither;
+    - where the grammar is risky: its matcher may be slow or in another process, and looking ahead takes a fill for
+      each byte, on the engine's thread. Which grammars are risky only a compile service with a sandbox knows;
     - where log-probabilities are asked for: a token has one only if it was sampled;
     - where tokens have a bias: it may be meant to keep out the very token that is canonical.
 
@@ -40,6 +40,6 @@ class Forcing:
             return ()
         if sampling.logprobs is not None or sampling.logit_bias:
             return ()
-        text = constraint.forced_text()[:_AT_ONCE]
+        text = constraint.forced_text(_AT_ONCE)
         tokens = self._canonical.after(sequence.tokens, text) if text else ()
         return tokens if sequence.stop_token_ids.isdisjoint(tokens) else ()

@@ -172,7 +172,8 @@ class Scheduler:
         self._arrange_rows()
         self._make_room()
         budget = self._budget()
-        decode = [self._decoding_chunk(row, budget) for row in range(self._decoding)]
+        share = self._forced_share(budget)
+        decode = [self._decoding_chunk(row, budget, share) for row in range(self._decoding)]
         chunks = self._chunks(budget)
         if not chunks and not self._decoding:  # whoever generates waits for what embeddings hold
             budget.pooled = self._pooled_part
@@ -183,10 +184,16 @@ class Scheduler:
         """Is told how long the step took that was planned last, in seconds."""
         self._sharing.spent(embeddings_s, others_s)
 
-    def _decoding_chunk(self, row: int, budget: Budget) -> Chunk:
-        """What of a decoding row's tokens is computed; one is always in the budget."""
+    def _decoding_chunk(self, row: int, budget: Budget, share: int) -> Chunk:
+        """What of a decoding row's tokens is computed; one is always in the budget, and of forced ones its share."""
         sequence, start = self._rows[row], self._runner.length(row)
-        return Chunk(sequence, row, start, start + 1 + budget.force(sequence.known - start - 1))
+        return Chunk(sequence, row, start, start + 1 + budget.force(min(sequence.known - start - 1, share)))
+
+    def _forced_share(self, budget: Budget) -> int:
+        """How many forced tokens each row may have that has any: all alike, and prompts are not kept from going on."""
+        behind = sum(self._rows[row].known - self._runner.length(row) > 1 for row in range(self._decoding))
+        kept = budget.least if self._waiting or len(self._rows) > self._decoding else 0
+        return max(0, budget.left - kept) // max(1, behind)
 
     def _chunks(self, budget: Budget) -> list[Chunk]:
         """What is computed of prompts. Admits as many as there is room for."""

@@ -12,6 +12,7 @@ import llguidance
 
 from structout.backend import Bitmask, Finding, Status
 from structout.errors import ErrorKind, GrammarError
+from structout.forced import LookAhead
 from structout.result import Err, Ok, Result
 from structout.schema import Rule
 from structout.spec import Choice, GrammarSpec, JsonObject, JsonSchema, Lark, Regex, StructuralTag
@@ -43,11 +44,12 @@ class LlguidanceBackend:
 
     _vocabulary: Vocabulary
     _tokenizer: llguidance.LLTokenizer
+    _look_ahead: LookAhead
     _executor: llguidance.LLExecutor
 
     @classmethod
     def create(cls, vocabulary: Vocabulary) -> "LlguidanceBackend":
-        return cls(vocabulary, native_tokenizer(vocabulary), llguidance.LLExecutor())
+        return cls(vocabulary, native_tokenizer(vocabulary), LookAhead(vocabulary), llguidance.LLExecutor())
 
     def compile(self, spec: GrammarSpec) -> Result[LlguidanceGrammar, GrammarError]:
         """Compiles a spec, and computes its first masks: llguidance finds out late that a limit is reached."""
@@ -77,7 +79,12 @@ class LlguidanceBackend:
                 unenforced = _unenforced(native, examination)
                 return Ok(
                     LlguidanceGrammar(
-                        self._tokenizer, source, native, unenforced=unenforced, narrowed=examination.narrowed
+                        self._tokenizer,
+                        self._look_ahead,
+                        source,
+                        native,
+                        unenforced=unenforced,
+                        narrowed=examination.narrowed,
                     )
                 )
 
@@ -86,6 +93,7 @@ class LlguidanceBackend:
         return self._native(spec, source).map(
             lambda native: LlguidanceGrammar(
                 self._tokenizer,
+                self._look_ahead,
                 source,
                 native,
                 unenforced=_all(tag.placed(_unenforced(native, tag.examination)) for tag in tags),
@@ -97,7 +105,7 @@ class LlguidanceBackend:
         source = _source({"lark_grammar": lark})
         permitted = permitted_tokens(lark, self._vocabulary) if isinstance(spec, Lark) else None
         return self._native(spec, source).map(
-            lambda native: LlguidanceGrammar(self._tokenizer, source, native, permitted=permitted)
+            lambda native: LlguidanceGrammar(self._tokenizer, self._look_ahead, source, native, permitted=permitted)
         )
 
     def _native(self, spec: GrammarSpec, source: str) -> Result[llguidance.LLMatcher, GrammarError]:

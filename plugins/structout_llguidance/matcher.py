@@ -16,6 +16,7 @@ import numpy as np
 
 from structout.backend import Bitmask, BitmaskRow, Finding, Status
 from structout.errors import GrammarFailure
+from structout.forced import LookAhead
 from structout_llguidance.errors import limit_error
 
 LIMITS: Final = llguidance.LLParserLimits(verbose_errors=False)
@@ -75,6 +76,7 @@ class LlguidanceGrammar:
 
     Args:
         tokenizer: see `structout_llguidance.tokenizer`.
+        look_ahead: finds what is forced.
         source: the grammar as llguidance reads it.
         native: a matcher of it, before its first token.
         permitted: row of the tokens that the grammar may use; None if it can only use text.
@@ -84,6 +86,7 @@ class LlguidanceGrammar:
     def __init__(
         self,
         tokenizer: llguidance.LLTokenizer,
+        look_ahead: LookAhead,
         source: str,
         native: llguidance.LLMatcher,
         *,
@@ -91,6 +94,7 @@ class LlguidanceGrammar:
         unenforced: tuple[Finding, ...] = (),
         narrowed: tuple[Finding, ...] = (),
     ) -> None:
+        self.look_ahead = look_ahead
         self.permitted = permitted
         self.unenforced = unenforced
         self.narrowed = narrowed
@@ -251,15 +255,10 @@ class LlguidanceMatcher:
                 raise self._failure()
             return Status.REJECTED
 
-    def forced_text(self) -> bytes:
+    def forced_text(self, limit: int) -> bytes:
         """Raises `GrammarFailure`."""
-        if self._terminated:
-            return b""
-        with _Holding(self) as native:
-            text = native.compute_ff_bytes()
-            if native.is_error():
-                raise self._failure()
-            return text
+        # Not by `compute_ff_bytes`, which finds all that is forced, however long that is.
+        return self._grammar.look_ahead.forced_text(self, limit, self._stop_ids)
 
     def rollback(self, tokens: int) -> Status:
         if tokens and self._terminated:

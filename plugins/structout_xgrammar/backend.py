@@ -9,6 +9,7 @@ import xgrammar
 
 from structout.backend import Bitmask, CompiledGrammar, Finding, Status
 from structout.errors import GrammarError
+from structout.forced import LookAhead
 from structout.result import Err, Ok, Result
 from structout.spec import Escapes, GrammarSpec, Whitespace
 from structout.vocabulary import TokenKind, Vocabulary
@@ -38,13 +39,14 @@ class XgrammarGrammar:
 
     native: xgrammar.CompiledGrammar = attrs.field(repr=False)
     is_text: bytes = attrs.field(repr=False)
+    look_ahead: LookAhead = attrs.field(repr=False)
     unenforced: tuple[Finding, ...]
     narrowed: tuple[Finding, ...]
 
     def start(self, *, stop_token_ids: Sequence[int], max_rollback: int) -> XgrammarMatcher:
         """xgrammar rolls back as far as there are tokens, whatever ``max_rollback``."""
         native = xgrammar.GrammarMatcher(self.native, override_stop_tokens=list(stop_token_ids) or None)
-        return XgrammarMatcher(native, self.is_text, stop_token_ids)
+        return XgrammarMatcher(native, self.is_text, self.look_ahead, stop_token_ids)
 
     @property
     def size_bytes(self) -> int:
@@ -66,6 +68,7 @@ class XgrammarBackend:
         self._compiler = xgrammar.GrammarCompiler(
             self._tokenizer, max_threads=_threads(), cache_limit_bytes=_CACHE_BYTES
         )
+        self._look_ahead = LookAhead(vocabulary)
         self._is_text = (vocabulary.kinds <= TokenKind.ADDED).tobytes().ljust(columns, b"\0")
 
     def compile(self, spec: GrammarSpec) -> Result[CompiledGrammar, GrammarError]:
@@ -76,7 +79,9 @@ class XgrammarBackend:
                 if refusal := refused(spec, translation.unenforced):
                     return Err(refusal)
         return self._compile(translation.source).map(
-            lambda native: XgrammarGrammar(native, self._is_text, translation.unenforced, translation.narrowed)
+            lambda native: XgrammarGrammar(
+                native, self._is_text, self._look_ahead, translation.unenforced, translation.narrowed
+            )
         )
 
     def _compile(self, source: Source) -> Result[xgrammar.CompiledGrammar, GrammarError]:

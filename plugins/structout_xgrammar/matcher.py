@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from structout.backend import BitmaskRow, Status
+from structout.forced import LookAhead
 
 if TYPE_CHECKING:
     from xgrammar import GrammarMatcher
@@ -25,13 +26,16 @@ class XgrammarMatcher:
         native: xgrammar's matcher.
     """
 
-    __slots__ = ("_accept", "_fill", "_is_text", "_stops", "_terminated", "_text_stops", "native")
+    __slots__ = ("_accept", "_fill", "_is_text", "_look_ahead", "_stops", "_terminated", "_text_stops", "native")
 
-    def __init__(self, native: "GrammarMatcher", is_text: bytes, stop_token_ids: Collection[int]) -> None:
+    def __init__(
+        self, native: "GrammarMatcher", is_text: bytes, look_ahead: LookAhead, stop_token_ids: Collection[int]
+    ) -> None:
         """``is_text`` has a byte for every id: 1 for tokens that stand for text."""
         self.native = native
         self._fill, self._accept = native.fill_next_token_bitmask, native.accept_token
         self._is_text = is_text
+        self._look_ahead = look_ahead
         self._stops = frozenset(stop_token_ids)
         self._text_stops = [(token // 32, _all_but(token % 32)) for token in self._stops if is_text[token]]
         self._terminated = False
@@ -65,12 +69,14 @@ class XgrammarMatcher:
         return _OK
 
     def fork(self) -> "XgrammarMatcher":
-        copy = XgrammarMatcher(self.native.fork(), self._is_text, self._stops)
+        copy = XgrammarMatcher(self.native.fork(), self._is_text, self._look_ahead, self._stops)
         copy._terminated = self._terminated
         return copy
 
-    def forced_text(self) -> bytes:
-        return b"" if self._terminated else self.native.find_jump_forward_string().encode()
+    def forced_text(self, limit: int) -> bytes:
+        # Not by `find_jump_forward_string`, which comes back when all that is forced is found: never, for "a" again and
+        # again.
+        return self._look_ahead.forced_text(self, limit, self._stops)
 
     @property
     def is_accepting(self) -> bool:

@@ -108,7 +108,8 @@ class CanonicalTokens:
             if settled < 0 or piece == encoding.word_ids[-1]:
                 break
             tokens.append(token)
-        return tokens if self._spells(tokens, text) else []
+        is_text = all(map(self.bytes_of, encoding.ids))  # else it spells a special token, which no text may have
+        return tokens if is_text and self._spells(tokens, text) else []
 
     def _begun(self, text: str) -> int:
         """How many bytes at the end may be the beginning of an added token."""

@@ -10,7 +10,7 @@ from engine_adapter.embedded.engine import Engine, Event, run
 from engine_adapter.embedded.request import Request
 from engine_adapter.outcome import Delta, Failed, Finished, FinishReason
 from engine_adapter.sampling import SamplingParams
-from structout import Choice, ErrorKind, Ok
+from structout import Choice, ErrorKind, Ok, Status
 from structout.compile import Pending
 from structout.constraint import AtOffset
 from structout.grammar import Grammar
@@ -132,7 +132,7 @@ def test_who_asks_for_more_than_text_has_every_token_sampled(sampling: SamplingP
 
 def test_a_risky_grammar_is_not_asked() -> None:
     class Unasked(ForcingTrieMatcher):
-        def forced_text(self) -> bytes:
+        def forced_text(self, limit: int) -> bytes:
             raise AssertionError("asked")
 
     risky = attrs.evolve(trie_grammar(*LONG, matcher=Unasked), is_risky=True)
@@ -162,17 +162,17 @@ def test_what_is_forced_is_computed_within_the_budget_of_a_step() -> None:
 class Lies(ForcingTrieMatcher):
     """Calls forced what it does not take."""
 
-    def forced_text(self) -> bytes:
+    def forced_text(self, limit: int) -> bytes:
         return b"colour? "
 
 
 class Raises(ForcingTrieMatcher):
-    def forced_text(self) -> bytes:
+    def forced_text(self, limit: int) -> bytes:
         raise MemoryError
 
 
 class ReturnsText(ForcingTrieMatcher):
-    def forced_text(self) -> Any:
+    def forced_text(self, limit: int) -> Any:
         return "colour"
 
 
@@ -189,3 +189,35 @@ def test_a_matcher_that_cannot_say_what_is_forced_has_failed(matcher: type[TrieM
     assert isinstance(event.outcome, Failed)
     assert event.outcome.error.kind is ErrorKind.BACKEND_FAILURE
     assert "forced_text" in event.outcome.error.message
+
+
+def test_what_is_forced_on_one_keeps_no_other_from_going_on() -> None:
+    """Nobody's prompt, and no other row, waits for one whose text is all forced."""
+    long = "a" * 3000 + "bcd"
+    runner = ScriptedRunner(max_rows=4, max_len=4096)
+    service = Service(trie_grammar(long, "x" + long, matcher=ForcingTrieMatcher))
+    engine = Engine(runner, service, step_tokens=32, canonical=LongestTokens())
+    for id in ("a", "b"):
+        engine.add(Request(id=id, prompt=(1,), spec=Choice(LONG), max_tokens=3500)).unwrap()
+    told: dict[str, int] = {}
+    for step in range(60):
+        if step == 10:
+            engine.add(Request(id="free", prompt=tuple(range(1, 11)), max_tokens=2)).unwrap()
+        for event in engine.step().events:
+            told.setdefault(event.request_id, step)
+    engine.close()
+    assert abs(told["a"] - told["b"]) <= 1
+    assert told["free"] - 10 <= 4
+
+
+def test_a_first_token_that_is_refused_is_a_failure_that_has_said_nothing() -> None:
+    class Refuses(ForcingTrieMatcher):
+        def accept(self, token: int) -> Status:
+            if self.text == b"colour: ":
+                raise MemoryError
+            return super().accept(token)
+
+    engine = Engine(Counting(), Service(trie_grammar(*LONG, matcher=Refuses)), canonical=LongestTokens())
+    [event] = list(run(engine, [request()]))
+    engine.close()
+    assert isinstance(event.outcome, Failed)

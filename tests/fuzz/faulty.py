@@ -308,12 +308,12 @@ class DeadEnd(GoodMatcher):
 
 
 class ForcesTheFirst(GoodMatcher):
-    def forced_text(self) -> bytes:
+    def forced_text(self, limit: int) -> bytes:
         return min(self._rest(), default=b"")
 
 
 class ForcesNothingToSpeakOf(GoodMatcher):
-    def forced_text(self) -> bytes:
+    def forced_text(self, limit: int) -> bytes:
         return None  # type: ignore[return-value]
 
 

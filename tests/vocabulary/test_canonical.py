@@ -119,3 +119,8 @@ def test_a_tokenizer_without_pieces_or_bytes_makes_nothing_certain(tokenizer: To
     certain = CanonicalTokens(tokenizer, from_huggingface(tokenizer, eos_token_ids=[1]))
     assert not certain.is_usable
     assert certain.after((), b'{"name": 1}') == ()
+
+
+def test_a_text_that_spells_a_special_token_has_no_certain_ones() -> None:
+    assert trained("gpt2").after((), b'"name": <|end|>, "id": ') == ()
+    assert trained("gpt2").after((), b'"name": <|end|') != ()

@@ -9,6 +9,8 @@ from structout.fuzz.trial import Trial
 
 STATES = 2
 """States in which every token of the vocabulary is offered, for each case."""
+_LIMIT = 64
+"""Bytes of forced text that are asked for."""
 LOOK_AHEAD = 8
 """Allowed tokens of a state that are followed to see whether the state behind them can go on."""
 
@@ -79,9 +81,11 @@ def forced_text_is_forced(trial: Trial) -> None:
 
 
 def _forced(matcher: SupportsForcedText) -> bytes:
-    text: object = call("forced_text()", matcher.forced_text)
+    text: object = call("forced_text()", lambda: matcher.forced_text(_LIMIT))
     if not isinstance(text, bytes):
         broken(Law.RESULT_DISCIPLINE, f"forced_text() returned {type(text).__name__}")
+    if len(text) > _LIMIT:
+        broken(Law.FORCED_TEXT, f"forced_text({_LIMIT}) returned {len(text)} bytes")
     return text
 
 
