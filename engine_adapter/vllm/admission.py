@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 from engine_adapter.outcome import internal_error
 from engine_adapter.vllm import causes
 from engine_adapter.vllm.asking import Asked, asked, complete
-from engine_adapter.vllm.stopping import hand_over
+from engine_adapter.vllm.stopping import handed_over
 from structout.errors import ErrorKind, Fault, GrammarError
 from structout.observability.logs import RequestLogger
-from structout.result import Err, Result
+from structout.result import Err, Ok, Result
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ class Admission:
     async def admit(self, request_id: str, params: Any) -> None:
         """Reads what vLLM's ``SamplingParams`` ask for, beside the event loop. Raises what `causes.exception` makes."""
         complete(params)
-        if getattr(params, "structured_outputs", None) is not None:
-            _admitted(request_id, params, await self.read(functools.partial(asked, params)))
+        is_constrained = getattr(params, "structured_outputs", None) is not None
+        _admitted(request_id, params, await self.read(functools.partial(asked, params)) if is_constrained else Ok(None))
 
     def admit_now(self, request_id: str, params: Any) -> None:
         """`admit` for a process without an event loop."""
         complete(params)
-        if getattr(params, "structured_outputs", None) is not None:
-            _admitted(request_id, params, asked(params))
+        is_constrained = getattr(params, "structured_outputs", None) is not None
+        _admitted(request_id, params, asked(params) if is_constrained else Ok(None))
 
     async def read(self, call: Callable[[], Result[T, GrammarError]]) -> Result[T, GrammarError]:
         """What a call returns that is made on a thread beside the event loop; TIMED_OUT if that takes too long."""
@@ -65,7 +65,7 @@ class Admission:
 
 
 def _admitted(request_id: str, params: Any, result: Result[Asked | None, GrammarError]) -> None:
-    if isinstance(result, Err):
-        RequestLogger(logger, request_id).failed(result.error)
-        raise causes.exception(result.error)
-    hand_over(params, has_grammar=result.value is not None)
+    match result.and_then(lambda read: handed_over(params, has_grammar=read is not None)):
+        case Err(error):
+            RequestLogger(logger, request_id).failed(error)
+            raise causes.exception(error)

@@ -17,6 +17,7 @@ from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
 from engine_adapter.embedded.cuts import Spelling
+from engine_adapter.outcome import internal_error
 from engine_adapter.vllm import causes, names
 from engine_adapter.vllm.ahead import FirstRows
 from engine_adapter.vllm.grammar import ConstraintGrammar, started
@@ -27,8 +28,9 @@ from engine_adapter.vllm.settings import settings_of
 from engine_adapter.vllm.stopping import Stopping, stopping
 from engine_adapter.vllm.watching import Ends, Watching
 from structout.errors import ErrorKind, GrammarError
+from structout.grammar import Grammar
 from structout.observability.logs import RequestLogger
-from structout.result import Err, Ok
+from structout.result import Err, Ok, Result
 from structout.vocabularies import from_huggingface
 
 logger = logging.getLogger(__name__)
@@ -117,26 +119,30 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
 
     def _promote(self, ready: Ready[Any]) -> None:
         first, *later = ready.parts
-        match started(
-            ready.grammar,
-            first.sampling_params,
-            max_drafts=self.vllm_config.num_speculative_tokens,
-            refused=self._refused.__setitem__,
-            said=first.output_token_ids,
-        ):
+        match self._started(ready.request_id, first, ready.grammar):
             case Err(error):
                 self._held.fail(ready.request_id, error)
                 return
-            case Ok(grammar):
-                names.give(first, grammar)
-                looking = stopping(first.sampling_params, self._spelling, first.output_token_ids)
-                self._going[ready.request_id] = Going(grammar, looking)
+            case Ok(going):
+                names.give(first, going.grammar)
+                self._going[ready.request_id] = going
         first.status = RequestStatus.WAITING
         super().add_request(first)
         names.move_to_its_turn(self.waiting, first)
         for part in later:
             super().add_request(part)
         self._held.release(ready.request_id)
+
+    def _started(self, request_id: str, request: Any, grammar: Grammar) -> Result[Going, GrammarError]:
+        """A request's grammar before its first token. What is raised is this request's failure, not the engine's."""
+        params, said = request.sampling_params, request.output_token_ids
+        drafts = self.vllm_config.num_speculative_tokens
+        try:
+            result = started(grammar, params, max_drafts=drafts, refused=self._refused.__setitem__, said=said)
+            return result.map(lambda begun: Going(begun, stopping(params, self._spelling, said)))
+        except Exception as exc:
+            RequestLogger(logger, request_id).exception("a request cannot be started")
+            return Err(internal_error(exc))
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, Any]:
         """The step's outputs, in which everything that has failed says why."""
@@ -177,10 +183,15 @@ class Holding(_Base):  # type: ignore[misc]  # vLLM is not in the environment of
             if output.finish_reason is None:
                 super().finish_requests(output.request_id, RequestStatus.FINISHED_STOPPED)
             output.finish_reason, output.stop_reason = FinishReason.STOP, stop_reason
-        if output.finish_reason is not None:
+        if output.finish_reason is not None and self._is_over(output.request_id):
             error = self._why(output) if output.finish_reason is FinishReason.ERROR else None
             if self._going.pop(output.request_id, None):
                 self._ends.add(error)
+
+    def _is_over(self, request_id: str) -> bool:
+        """Whether it was a request's last end: sessions to which text is added later have one at each turn."""
+        request = self.requests.get(request_id)
+        return request is None or request.is_finished()
 
     def _why(self, output: Any) -> GrammarError:
         """The cause of an output that ended as an error, which is given it if its grammar refused a token."""

@@ -4,7 +4,7 @@ vLLM looks for stop strings in its front end, which knows no grammar, and cuts a
 engine core looks for those of a request that has one, and tells the front end where to cut; the front end looks for
 none of its own, and holds back what may be the beginning of one as ever.
 
-A front end says with `hand_over` that it waits to be told. For others, vLLM's own way stays.
+A front end says with `handed_over` that it waits to be told. For others, vLLM's own way stays.
 """
 
 import json
@@ -17,6 +17,8 @@ from engine_adapter.embedded.cuts import Cuts, Spelling
 from engine_adapter.embedded.stops import Found, StopScanner
 from engine_adapter.vllm import names
 from structout.constraint import Constraint
+from structout.errors import ErrorKind, GrammarError
+from structout.result import Err, Ok, Result
 
 _HANDED_OVER: Final = "structout_stops"
 """The ``extra_args`` that says that the front end waits to be told where to stop."""
@@ -119,13 +121,22 @@ def _is_ours(sampling_params: Any) -> bool:
 # ---- in the front end -----------------------------------------------------------------------------------------------
 
 
-def hand_over(sampling_params: Any, *, has_grammar: bool) -> None:
-    """Says that the front end waits to be told where a request stops, if that has a grammar and stop strings."""
-    extra = sampling_params.extra_args or {}
+def handed_over(sampling_params: Any, *, has_grammar: bool) -> Result[None, GrammarError]:
+    """Says in the parameters that the front end waits to be told where a request stops, if that has a grammar and stop
+    strings, and takes it back if it has not; an error for stop strings that no text can have."""
+    extra = getattr(sampling_params, "extra_args", None) or {}
     if has_grammar and sampling_params.stop:
+        if not all(map(_is_text, sampling_params.stop)):
+            message = "stop strings have to be text that UTF-8 can write"
+            return Err(GrammarError(kind=ErrorKind.INVALID_SPEC, message=message, keyword="stop"))
         sampling_params.extra_args = {**extra, _HANDED_OVER: True}
-    elif _HANDED_OVER in extra:  # a client's own idea
+    elif _HANDED_OVER in extra:  # a client's own idea, or left by another request with the same parameters
         sampling_params.extra_args = {name: value for name, value in extra.items() if name != _HANDED_OVER}
+    return Ok(None)
+
+
+def _is_text(stop: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in stop)
 
 
 def waiting(from_new_request: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 
 from engine_adapter.embedded.cuts import Spelling
+from engine_adapter.vllm.admission import Admission
 from engine_adapter.vllm.causes import cause
 from engine_adapter.vllm.grammar import started
-from engine_adapter.vllm.stopping import Cut, Stopping, cut_of, cutting, hand_over, stopping, waiting
-from structout import ErrorKind, GrammarError
+from engine_adapter.vllm.stopping import Cut, Stopping, cut_of, cutting, handed_over, stopping, waiting
+from structout import Err, ErrorKind, GrammarError, Ok
 from tests.embedded.test_stops import CUT_STOPS, OPTIONS, TEXT_TOKENS, expected
 from tests.fakes import BYTES, EOS, MATCHER_TYPES, MatcherType, TrieMatcher, trie_grammar
 from tests.vllm.support import Params
@@ -24,7 +25,7 @@ SPELLING = Spelling(BYTES)
 def asked(stops: list[str], *, include_stop: bool = False, min_tokens: int = 0) -> Params:
     """As the front end sends it."""
     given = Params(all_stop_token_ids={EOS}, stop=stops, include_stop_str_in_output=include_stop, min_tokens=min_tokens)
-    hand_over(given, has_grammar=True)
+    assert handed_over(given, has_grammar=True) == Ok(None)
     return given
 
 
@@ -161,7 +162,7 @@ def test_other_stop_reasons_are_no_cuts(reason: object) -> None:
 @pytest.mark.parametrize(("stops", "has_grammar"), [([], True), (["a"], False), ([], False)])
 def test_without_a_grammar_or_stop_strings_vllm_looks_as_ever(stops: list[str], has_grammar: bool) -> None:
     params = Params(stop=stops, extra_args={"structout_stops": True, "another": 1})
-    hand_over(params, has_grammar=has_grammar)
+    assert handed_over(params, has_grammar=has_grammar) == Ok(None)
     assert params.extra_args == {"another": 1}
     assert stopping(params, SPELLING, []) is None
     client = Client(params)
@@ -174,3 +175,20 @@ def test_an_output_of_a_request_that_has_gone_is_passed_on() -> None:
     client.request_states = {}
     client.process_outputs([Output([ord("a")], "stop", Cut("a", 1, 0).as_stop_reason())])
     assert client.stopped_by is not None
+
+
+def test_a_stop_string_that_no_text_can_have_is_refused() -> None:
+    match handed_over(Params(stop=["a", "\ud800"]), has_grammar=True):
+        case Err(error):
+            assert (error.kind, error.keyword) == (ErrorKind.INVALID_SPEC, "stop")
+        case Ok():
+            pytest.fail("taken")
+
+
+def test_parameters_that_were_used_with_a_grammar_can_be_used_without() -> None:
+    """Through the door, as vLLM's users do: one object for many requests."""
+    params = asked(["a"])
+    assert stopping(params, SPELLING, []) is not None
+    params.structured_outputs = None
+    Admission(1.0).admit_now("again", params)
+    assert stopping(params, SPELLING, []) is None
