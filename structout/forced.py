@@ -1,10 +1,13 @@
 """What a grammar forces, found by looking ahead: for plugins whose library cannot tell, or would go on without end."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
 
-from structout.backend import Matcher, Status, SupportsFork
+from structout.backend import BitmaskRow, Matcher, Status, SupportsFork
+from structout.errors import reraise_users_interrupt
 from structout.vocabulary import TokenKind, Vocabulary
 
 _MOST_WORDS: Final = 64
@@ -38,22 +41,30 @@ class LookAhead:
         self._is_usable = set(np.unique(data).tolist()) <= set(self._firsts[self._firsts >= 0].tolist())
 
     def forced_text(self, matcher: ForkingMatcher, limit: int, stop_token_ids: frozenset[int]) -> bytes:
-        """See `structout.backend.SupportsForcedText`. Raises what the matcher raises."""
+        """See `structout.backend.SupportsForcedText`. What the matcher raises ends the walk: it may lie where the
+        sequence never gets, and shows if it does."""
         forced = bytearray()
+        try:
+            for byte in islice(self._walk(matcher, stop_token_ids), limit):
+                forced.append(byte)
+        except BaseException as exc:
+            reraise_users_interrupt(exc)
+        return bytes(forced)
+
+    def _walk(self, matcher: ForkingMatcher, stop_token_ids: frozenset[int]) -> Iterator[int]:
         ahead: Matcher = matcher
         row = np.zeros(self._width, np.int32)
-        while self._is_usable and len(forced) < limit and ahead.fill(row) is Status.OK:
+        while self._is_usable and ahead.fill(row) is Status.OK:
             byte = self._only_byte(row, stop_token_ids)
             token = self._token_of.get(byte)
             if token is None:
-                break
+                return
             ahead = matcher.fork() if ahead is matcher else ahead
             if ahead.accept(token) is not Status.OK:
-                break
-            forced.append(byte)
-        return bytes(forced)
+                return
+            yield byte
 
-    def _only_byte(self, row: np.ndarray[tuple[int], np.dtype[np.int32]], stop_token_ids: frozenset[int]) -> int:
+    def _only_byte(self, row: BitmaskRow, stop_token_ids: frozenset[int]) -> int:
         """The byte that all tokens of a row begin with; -1 if they do not, or the text may end."""
         words = np.flatnonzero(row)
         if not 0 < len(words) <= _MOST_WORDS:

@@ -90,7 +90,8 @@ def open_local(
             With 0 every grammar is compiled in this process.
         store: keeps grammars on disk for the next start, those that are quicker to read than to compile.
         mask_budget_s, max_misses, terminal_rule: see `Engine`.
-        force_tokens: whether tokens are appended without being sampled where a grammar leaves one text.
+        force_tokens: whether tokens are appended without being sampled where a grammar leaves one text. That is looked
+            for on the engine's thread, and it takes a sandbox to know which grammars are too slow for that.
         observer: is told how long each request waits for its grammar.
         progress: called as loading goes on.
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from structout.backend import BitmaskRow, Status
 from structout.forced import LookAhead
 from structout.vocabulary import Vocabulary
 from tests.fakes import BYTES, EOS, ForcingTrieMatcher, ForkTrieMatcher
@@ -31,6 +32,17 @@ def test_nothing_is_forced_where_a_token_holds_a_byte_that_none_begins_with() ->
     vocabulary = Vocabulary.from_tokens([b"a", b"ab", b""], eos_token_ids=[2])
     matcher = ForkTrieMatcher(frozenset([b"a", b"ab"]), vocabulary, frozenset([2]))
     assert LookAhead(vocabulary).forced_text(matcher, 8, frozenset([2])) == b""
+
+
+def test_what_is_raised_ahead_ends_the_walk() -> None:
+    class Breaks(ForkTrieMatcher):
+        def fill(self, row: BitmaskRow) -> Status:
+            if self.text == b"abc":
+                raise MemoryError
+            return super().fill(row)
+
+    matcher = Breaks(frozenset([b"abcd"]), BYTES, frozenset([EOS]))
+    assert LookAhead(BYTES).forced_text(matcher, 8, frozenset([EOS])) == b"abc"
 
 
 GRAMMARS = {
