@@ -72,6 +72,12 @@ def _rules(number: int, arrow: str, root: str, length: int = 3000) -> str:
     return "\n".join([*rules, f'r{length} {arrow} "{number}"', ""])
 
 
+def _doubled(number: int, times: int = 30) -> str:
+    """A text of so many doublings, which is all that there is."""
+    rules = [f"r{level} ::= r{level + 1} r{level + 1}" for level in range(times)]
+    return "\n".join(["root ::= r0", *rules, f'r{times} ::= "{number}"', ""])
+
+
 HOSTILE: Final = (
     _schema("3,000 references in a chain", _references),
     _schema("an enum of 20,000 strings", lambda number: {"enum": [f"value {number} {i:05}" for i in range(20_000)]}),
@@ -91,6 +97,8 @@ HOSTILE: Final = (
     Hostile("stars of stars", lambda number: Ebnf(f'root ::= "{number}" (("a"*)*)*\n')),
     Hostile("3,000 rules in a chain (EBNF)", lambda number: Ebnf(_rules(number, "::=", "root"))),
     Hostile("3,000 rules in a chain (Lark)", lambda number: Lark(_rules(number, ":", "start"))),
+    Hostile("a text without end", lambda number: Ebnf(f'root ::= "{number}" root\n')),
+    Hostile("a forced text of a gigabyte", lambda number: Ebnf(_doubled(number))),
     Hostile("3,000 choices", lambda number: Choice([f"category {number} {index:04} label" for index in range(3000)])),
 )
 
