@@ -11,12 +11,13 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import attrs
 import typer
 
 from benchmarks.output import show
+from engine_adapter.embedded.forcing import AT_ONCE
 from engine_adapter.embedded.pretrained import packaged_folder
 from structout import Err, Ok, Status
 from structout.constraint import Constraint
@@ -24,9 +25,6 @@ from structout.discovery import discover
 from structout.grammar import BoundBackend
 from structout.spec import JsonSchema, Policy, Serialization, Whitespace
 from structout.vocabularies import CanonicalTokens, from_huggingface
-
-LIMIT: Final = 128
-"""Bytes of forced text that are looked at after a token, as the embedded engine does."""
 
 
 @attrs.define
@@ -50,7 +48,7 @@ class Counts:
         tokens = canonical.encode(text)
         taken = forced = not_canonical = 0
         while taken < len(tokens):
-            found = canonical.after(tokens[:taken], constraint.forced_text(LIMIT))
+            found = canonical.after(tokens[:taken], constraint.forced_text(AT_ONCE))
             same = next(
                 (n for n, pair in enumerate(zip(found, tokens[taken:], strict=False)) if pair[0] != pair[1]), len(found)
             )

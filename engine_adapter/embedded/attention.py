@@ -38,6 +38,10 @@ class Attending(Protocol):
         """
 
 
+class UnsupportedAttentionError(Exception):
+    """A model asks its attention for more than there is here; the message says for what."""
+
+
 def attention_forward(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -54,12 +58,12 @@ def attention_forward(
     """What transformers calls. The model is called with `attending`, and hands it on.
 
     Raises:
-        NotImplementedError: the model wants something else than attention to all that its tokens have behind them.
+        UnsupportedAttentionError: it wants something else than attention to all that its tokens have behind them.
     """
     if attention_mask is not None or dropout or is_causal is False or not _WITHOUT_EFFECT.issuperset(others):
         _refuse(attention_mask=attention_mask, dropout=dropout or None, looking_ahead=is_causal is False, **others)
     if attending is None:
-        raise NotImplementedError("attention that is not handed what the model was called with")
+        raise UnsupportedAttentionError("attention that is not handed what the model was called with")
     layer: int = module.layer_idx  # type: ignore[assignment]  # torch does not know the attributes of its modules
     return attending.attend(layer, query, key, value, scaling), None
 
@@ -68,7 +72,7 @@ def _refuse(**wanted: Any) -> None:
     """Raises, unless all of it is without effect here."""
     named = sorted(wanted.keys() - _WITHOUT_EFFECT)
     if found := [name for name in named if wanted[name] is not None and wanted[name] is not False]:
-        raise NotImplementedError(f"attention with {', '.join(found)}")
+        raise UnsupportedAttentionError(f"attention with {', '.join(found)}")
 
 
 AttentionInterface.register(IMPLEMENTATION, attention_forward)

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from engine_adapter.embedded.request import Sequence
 
-_AT_ONCE: Final = 128
+AT_ONCE: Final = 128
 """Bytes of a forced text that are looked at after a token: it may be of any length, and without end."""
 
 
@@ -40,6 +40,6 @@ class Forcing:
             return ()
         if sampling.logprobs is not None or sampling.logit_bias:
             return ()
-        text = constraint.forced_text(_AT_ONCE)
+        text = constraint.forced_text(AT_ONCE)
         tokens = self._canonical.after(sequence.tokens, text) if text else ()
         return tokens if sequence.stop_token_ids.isdisjoint(tokens) else ()

@@ -6,8 +6,8 @@ counts only where three things hold, for the known text ``s``:
 
 1. It is not in the last of the pieces that the tokenizer cuts ``s`` into before it merges anything (words, numbers,
    signs), nor in white space at the end, nor in what may become an added token. What follows joins the last piece.
-2. The expressions that cut look ahead, and some go back behind what they had taken. So ``s`` is encoded with various
-   characters behind it: the tokens that come out each time count.
+2. The expressions that cut look ahead, and some go back behind what they had taken. So the end of ``s`` is encoded
+   with various characters behind it: the tokens that come out each time count.
 3. The tokens that were there before are still the first ones.
 
 The third makes a token depend on its neighbours before it only. That is enough: a sequence of BPE tokens is canonical

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine_adapter.embedded.attention import RowsAttention, attention_forward
+from engine_adapter.embedded.attention import RowsAttention, UnsupportedAttentionError, attention_forward
 from engine_adapter.embedded.kv import KVRows
 
 KV_HEADS, DIM, ROWS = 2, 4, 6
@@ -123,5 +123,5 @@ def test_what_would_change_attention_is_refused_by_name(options: dict[str, Any],
     token = torch.ones(1, KV_HEADS, 1, DIM)
     without_effect = {"attention_mask": None, "sliding_window": None, "output_attentions": False, "use_cache": True}
     options = {**without_effect, "attending": Untouched(), **options}
-    with pytest.raises(NotImplementedError, match=f"attention {named}$"):
+    with pytest.raises(UnsupportedAttentionError, match=f"attention {named}$"):
         attention_forward(torch.nn.Module(), token, token, token, **options)
