@@ -8,7 +8,7 @@ import numpy as np
 
 from structout.backend import BitmaskRow, Matcher, Status, SupportsFork
 from structout.errors import reraise_users_interrupt
-from structout.vocabulary import TokenKind, Vocabulary
+from structout.vocabulary import Vocabulary
 
 _MOST_WORDS: Final = 64
 """Words of a row with bits set, above which it is taken for one with a choice without being looked at: where a text is
@@ -34,8 +34,7 @@ class LookAhead:
         starts, ends = vocabulary.offsets[:-1], vocabulary.offsets[1:]
         self._firsts = np.full(vocabulary.bitmask_width * 32, -1, np.int16)
         self._firsts[: vocabulary.size][ends > starts] = data[starts[ends > starts]]
-        single = np.flatnonzero((ends - starts == 1) & (vocabulary.kinds == TokenKind.TEXT))
-        self._token_of = {int(self._firsts[token]): token for token in single.tolist()}
+        self._token_of = vocabulary.byte_tokens()
         self._width = vocabulary.bitmask_width
         # Else a token could go on with a byte that none begins with, and no row behind its first bytes would show it.
         self._is_usable = set(np.unique(data).tolist()) <= set(self._firsts[self._firsts >= 0].tolist())

@@ -136,6 +136,11 @@ class Vocabulary:
         ends = self.offsets.tolist()
         return [self.data[start:end] for start, end in itertools.pairwise(ends)]
 
+    def byte_tokens(self) -> dict[int, int]:
+        """The TEXT token that is one byte alone, for each byte that has one."""
+        single = (np.diff(self.offsets) == 1) & (self.kinds == TokenKind.TEXT)
+        return {self.data[self.offsets[token]]: token for token in np.flatnonzero(single).tolist()}
+
     def kind(self, token_id: int) -> TokenKind:
         """What the token is; ABSENT for every id outside the vocabulary."""
         return TokenKind(self.kinds[token_id]) if 0 <= token_id < self.size else TokenKind.ABSENT

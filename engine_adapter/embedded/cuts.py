@@ -1,13 +1,11 @@
 """Where a constrained text may be cut, so that what is left is a complete text of its grammar."""
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from structout.backend import Status
 from structout.constraint import Constraint
 from structout.result import Err, Ok
-from structout.vocabulary import TokenKind, Vocabulary
+from structout.vocabulary import Vocabulary
 
 
 class Spelling:
@@ -15,10 +13,7 @@ class Spelling:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.bytes_of = vocabulary.token
-        single = (np.diff(vocabulary.offsets) == 1) & (vocabulary.kinds == TokenKind.TEXT)
-        self._token_of: Mapping[int, int] = {
-            vocabulary.data[vocabulary.offsets[token]]: token for token in np.flatnonzero(single).tolist()
-        }
+        self._token_of = vocabulary.byte_tokens()
 
     def spell(self, text: bytes) -> list[int] | None:
         """The text in tokens of one byte each; None if one of its bytes has none."""
