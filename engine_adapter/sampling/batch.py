@@ -3,7 +3,9 @@
 A request joins once and gets a slot; each step gathers the rows it samples, in any order, with one draw each.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -13,15 +15,16 @@ import numpy.typing as npt
 from engine_adapter.sampling.params import SamplingParams
 from engine_adapter.sampling.penalties import LogitChanges, TokenCounts
 
-_SETTINGS: Final = np.dtype(
-    [
-        ("temperature", np.float32),
-        ("top_k", np.int64),
-        ("top_p", np.float64),
-        ("min_p", np.float64),
-        ("logprobs", np.int64),
-    ]
+_SETTINGS: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "temperature": np.float32,
+        "top_k": np.int64,
+        "top_p": np.float64,
+        "min_p": np.float64,
+        "logprobs": np.int64,
+    }
 )
+"""The columns that a request's parameters fill, and their types."""
 _CHUNK: Final = 64  # draws made at once: making a generator costs as much as a hundred draws
 _DRAWS_PER_COUNT: Final = 4  # Philox4x64 gives four 64-bit words for each value of its counter
 
@@ -52,6 +55,7 @@ class SamplingRows:
         logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
         uniforms: float64 [n] in [0, 1); greedy rows do not read theirs.
         changes: what bias and penalties do to each row, None where they do nothing; None if they do to no row.
+        alternatives: most alternatives that any row asks for.
     """
 
     temperature: npt.NDArray[np.float32]
@@ -61,14 +65,14 @@ class SamplingRows:
     logprobs: npt.NDArray[np.int64]
     uniforms: npt.NDArray[np.float64]
     changes: tuple[LogitChanges | None, ...] | None = None
+    alternatives: int = attrs.field()
+
+    @alternatives.default
+    def _default_alternatives(self) -> int:
+        return _most_alternatives(self.logprobs)
 
     def __len__(self) -> int:
         return len(self.temperature)
-
-    @property
-    def alternatives(self) -> int:
-        """Most alternatives that any row asks for."""
-        return max(0, int(self.logprobs.max(initial=-1)))
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
@@ -77,7 +81,7 @@ class SamplingRows:
 
     def take(self, index: npt.NDArray[np.intp]) -> "SamplingRows":
         """The rows at ``index``, in its order."""
-        columns = attrs.asdict(self, recurse=False, filter=attrs.filters.exclude("changes"))
+        columns = attrs.asdict(self, recurse=False, filter=attrs.filters.include(np.ndarray))
         changes = None if self.changes is None else _changes_column([self.changes[row] for row in index.tolist()])
         return SamplingRows(**{name: column[index] for name, column in columns.items()}, changes=changes)
 
@@ -89,14 +93,13 @@ class SamplingRows:
         so_far: Sequence[tuple[Sequence[int], Sequence[int]]] | None = None,
     ) -> "SamplingRows":
         """A row for each of ``params``, with the draws given, and prompt and output of each so far, if any."""
-        settings = np.array([_settings(each) for each in params], dtype=_SETTINGS)
         so_far = so_far or [((), ())] * len(params)
         changes = [
             TokenCounts(each, prompt).changes(output, len(output)) if each.changes_logits else None
             for each, (prompt, output) in zip(params, so_far, strict=True)
         ]
         uniform_column = np.asarray(uniforms, dtype=np.float64)
-        return cls(uniforms=uniform_column, changes=_changes_column(changes), **_columns(settings))
+        return cls(uniforms=uniform_column, changes=_changes_column(changes), **_columns(params))
 
 
 def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
@@ -105,12 +108,26 @@ def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
     return temperature, params.top_k, params.top_p, params.min_p, logprobs
 
 
+def _most_alternatives(logprobs: npt.NDArray[np.int64]) -> int:
+    return max(0, int(logprobs.max(initial=-1)))
+
+
 def _changes_column(changes: Sequence[LogitChanges | None]) -> tuple[LogitChanges | None, ...] | None:
     return None if all(each is None for each in changes) else tuple(changes)
 
 
-def _columns(settings: npt.NDArray[np.void]) -> dict[str, Any]:
-    return {name: np.ascontiguousarray(settings[name]) for name in _SETTINGS.names or ()}
+def _columns(params: Sequence[SamplingParams]) -> dict[str, Any]:
+    """The columns of `_SETTINGS`, a value for each of ``params``."""
+    values = zip(*map(_settings, params), strict=True) if params else [()] * len(_SETTINGS)
+    return {name: np.array(column, dtype) for (name, dtype), column in zip(_SETTINGS.items(), values, strict=True)}
+
+
+@attrs.frozen(eq=False)
+class _Gathered:
+    """The slots of a step's rows, and what of these does not change from one token to the next."""
+
+    slots: list[int]
+    columns: Mapping[str, Any]
 
 
 class SamplingBatch:
@@ -121,12 +138,13 @@ class SamplingBatch:
     """
 
     def __init__(self) -> None:
-        self._settings = np.zeros(0, dtype=_SETTINGS)
-        self._seeds: list[int | None] = []  # None: the slot is free
-        self._chunk = np.zeros(0, dtype=np.int64)  # which chunk of the request's draws is at hand, -1 for none
-        self._uniforms = np.zeros((0, _CHUNK))
+        self._settings = _columns([])  # of the slots
+        self._chunks: list[int] = []  # of the slots: which chunk of the request's draws is at hand, -1 for none
+        self._uniforms = array("d")  # those chunks, one behind the other; quicker to pick a few from than NumPy's
+        self._seeds: dict[int, int] = {}  # of the slots that are not free
         self._counts: dict[int, TokenCounts] = {}  # of the slots whose logits change
         self._free: list[int] = []
+        self._last: _Gathered | None = None  # the last step's, if nobody has joined or left since
 
     def join(self, params: SamplingParams, prompt: Iterable[int] = ()) -> int:
         """Admits a request and returns its slot. Without a seed it gets one from the operating system here.
@@ -134,22 +152,26 @@ class SamplingBatch:
         ``prompt`` are its token ids, which matter to its repetition penalty only.
         """
         # Whatever ``params`` may raise is raised before there is a slot that could get lost.
-        settings, seed = np.array(_settings(params), dtype=_SETTINGS), params.seeded().seed
+        settings, seed = _settings(params), params.seeded().seed
+        assert seed is not None, "that is what seeding is"
         counts = TokenCounts(params, prompt) if params.changes_logits else None
         if not self._free:
             self._grow()
+        self._last = None
         slot = self._free.pop()
-        self._settings[slot] = settings
+        for column, value in zip(self._settings.values(), settings, strict=True):
+            column[slot] = value
+        self._chunks[slot] = -1
         self._seeds[slot] = seed
-        self._chunk[slot] = -1
         if counts is not None:
             self._counts[slot] = counts
         return slot
 
     def leave(self, slot: int) -> None:
         """Frees a slot. Raises ValueError if it is free."""
-        self._seed(slot)
-        self._seeds[slot] = None
+        self._check([slot])
+        self._last = None
+        del self._seeds[slot]
         self._counts.pop(slot, None)
         self._free.append(slot)
 
@@ -171,20 +193,21 @@ class SamplingBatch:
             raise ValueError(f"{len(slots)} slots but {len(positions)} positions")
         if outputs is not None and len(outputs) != len(slots):
             raise ValueError(f"{len(slots)} slots but {len(outputs)} outputs")
-        seeds = [self._seed(slot) for slot in slots]
-        at = np.asarray(slots, dtype=np.intp)
-        settings = self._settings[at]
-        return SamplingRows(
-            uniforms=self._draws(at, seeds, positions, settings["temperature"]),
-            changes=self._changes(slots, positions, outputs),
-            **_columns(settings),
-        )
+        slots = list(slots)
+        if self._last is None or self._last.slots != slots:
+            self._last = self._gather(slots)
+        changes = self._changes(slots, positions, outputs) if self._counts else None
+        return SamplingRows(uniforms=self._draws(slots, positions), changes=changes, **self._last.columns)
+
+    def _gather(self, slots: list[int]) -> _Gathered:
+        self._check(slots)
+        at = np.array(slots, dtype=np.intp)
+        columns = {name: column[at] for name, column in self._settings.items()}
+        return _Gathered(slots, columns | {"alternatives": _most_alternatives(columns["logprobs"])})
 
     def _changes(
         self, slots: Sequence[int], positions: Sequence[int], outputs: Sequence[Sequence[int]] | None
     ) -> tuple[LogitChanges | None, ...] | None:
-        if not self._counts:
-            return None
         return _changes_column(
             [
                 counts.changes(outputs[row] if outputs else (), positions[row])
@@ -194,32 +217,33 @@ class SamplingBatch:
             ]
         )
 
-    def _draws(
-        self,
-        slots: npt.NDArray[np.intp],
-        seeds: Sequence[int],
-        positions: Sequence[int],
-        temperature: npt.NDArray[np.float32],
-    ) -> npt.NDArray[np.float64]:
-        chunk, offset = np.divmod(np.asarray(positions, dtype=np.int64), _CHUNK)
-        draws: npt.NDArray[np.float64] = self._uniforms[slots, offset]
-        for row in np.flatnonzero((self._chunk[slots] != chunk) & (temperature > 0)).tolist():
-            slot = slots[row]
-            self._uniforms[slot] = _uniform_chunk(seeds[row], int(chunk[row]))
-            self._chunk[slot] = chunk[row]
-            draws[row] = self._uniforms[slot, offset[row]]
-        return draws
+    def _draws(self, slots: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.float64]:
+        chunks, uniforms = self._chunks, self._uniforms
+        draws: list[float] = []
+        for slot, position in zip(slots, positions, strict=True):
+            chunk, offset = divmod(position, _CHUNK)
+            if chunk != chunks[slot]:
+                self._draw_chunk(slot, chunk)
+            draws.append(uniforms[slot * _CHUNK + offset])
+        return np.array(draws, dtype=np.float64)
 
-    def _seed(self, slot: int) -> int:
-        if not 0 <= slot < len(self._seeds) or (seed := self._seeds[slot]) is None:
-            raise ValueError(f"slot {slot} is free")
-        return seed
+    def _draw_chunk(self, slot: int, chunk: int) -> None:
+        if self._settings["temperature"][slot] > 0:
+            drawn = _uniform_chunk(self._seeds[slot], chunk)
+            self._uniforms[slot * _CHUNK : (slot + 1) * _CHUNK] = array("d", drawn.tobytes())
+        self._chunks[slot] = chunk
+
+    def _check(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            if slot not in self._seeds:
+                raise ValueError(f"slot {slot} is free")
 
     def _grow(self) -> None:
-        old = len(self._seeds)
+        old = len(self._chunks)
         more = max(8, old)
-        self._settings = np.concatenate([self._settings, np.zeros(more, dtype=_SETTINGS)])
-        self._chunk = np.concatenate([self._chunk, np.full(more, -1)])
-        self._uniforms = np.concatenate([self._uniforms, np.zeros((more, _CHUNK))])
-        self._seeds += [None] * more
+        self._settings = {
+            name: np.concatenate([column, np.zeros(more, column.dtype)]) for name, column in self._settings.items()
+        }
+        self._chunks += [-1] * more
+        self._uniforms.frombytes(bytes(8 * _CHUNK * more))
         self._free += range(old + more - 1, old - 1, -1)

@@ -33,6 +33,35 @@ def test_each_row_gets_its_request_s_settings_and_draw(requests: list[int], step
         assert rows.uniforms.tolist() == [request_uniform(requests[request], position) for request, position in pairs]
 
 
+@given(
+    running=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    steps=st.lists(st.none() | st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=20),
+)
+def test_rows_of_a_step_are_its_own(running: list[int], steps: list[tuple[int, int] | None]) -> None:
+    """Step after step of the same slots, whose requests change: each has what its own ask for, and keeps it."""
+    batch = SamplingBatch()
+    slots = [batch.join(_asking_for(number)) for number in running]
+    made: list[tuple[SamplingRows, list[int], int]] = []
+    for position, change in enumerate(steps):
+        if change is not None:
+            row, running = change[0] % len(slots), running.copy()
+            running[row] = change[1]
+            batch.leave(slots[row])
+            slots[row] = batch.join(_asking_for(running[row]))
+        made.append((batch.rows(slots, [position] * len(slots)), running, position))
+    for rows, numbers, position in made:
+        assert rows.top_k.tolist() == numbers
+        assert rows.logprobs.tolist() == numbers
+        assert rows.alternatives == max(numbers)
+        drawn = [uniform for number, uniform in zip(numbers, rows.uniforms.tolist(), strict=True) if number % 2]
+        assert drawn == [request_uniform(number, position) for number in numbers if number % 2]
+
+
+def _asking_for(number: int) -> SamplingParams:
+    """What is known by its number in all columns; greedy if that is even."""
+    return SamplingParams(seed=number, temperature=number % 2, top_k=number, logprobs=number)
+
+
 def test_slot_is_used_again_with_nothing_of_the_last_request() -> None:
     batch = SamplingBatch()
     first = batch.join(SamplingParams(seed=1, top_k=5, logprobs=2))
