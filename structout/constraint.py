@@ -176,10 +176,8 @@ class Constraint:
             OK; REJECTED if the token cannot follow (nothing has changed); TERMINATED after the end; FAILED.
         """
         idle = self.idle_status()
-        if idle is Status.FREE:
-            return self._accept_free(token)
         if idle is not None:
-            return idle
+            return self._accept_free(token) if idle is Status.FREE else idle
         if not 0 <= token < self.grammar.vocabulary.padded_size:
             return Status.REJECTED
         try:

@@ -6,8 +6,7 @@ bitmask are the plan's constrained sequences, and the logits' rows those that ge
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 
 import attrs
 import torch
@@ -70,16 +69,12 @@ class Computed:
     pooled: list[Sequence] = attrs.field(factory=list)
     pooled_s: float = 0.0
 
-    @contextmanager
-    def concerning(self, sequence: Sequence, problem: str) -> Iterator[None]:
-        """Whatever is raised in the block is the failure of this sequence, and of no other. The user's own Ctrl-C goes
-        on. ``problem`` is for the log."""
-        try:
-            yield
-        except BaseException as exc:
-            reraise_users_interrupt(exc)
-            RequestLogger(logger, sequence.id).exception(problem)
-            self.failed.append((sequence, internal_error(exc)))
+    def fail(self, sequence: Sequence, exc: BaseException, problem: str) -> None:
+        """What was raised is the failure of this sequence, and of no other. The user's own Ctrl-C goes on. ``problem``
+        is for the log."""
+        reraise_users_interrupt(exc)
+        RequestLogger(logger, sequence.id).error(problem, exc_info=exc)
+        self.failed.append((sequence, internal_error(exc)))
 
 
 _Logits = list[tuple[tuple[Sequence, ...], torch.Tensor]]
@@ -129,41 +124,54 @@ class Forward:
 
         If this raises, KV rows may hold a token that no sequence has: none of the plan's sequences can go on.
         """
+        places = None if self._table is None else self._table.begin()
+        try:
+            return self._compute(plan, places)
+        finally:
+            if places is not None:
+                places.end()
+
+    def _compute(self, plan: Plan, places: StepMasks | None) -> Computed:
         computed = Computed()
         constrained = [each for each in plan.sampled() if each.constraint is not None]
         constraints = [each.constraint for each in constrained if each.constraint is not None]
-        with ExitStack() as ending:
-            places = None if self._table is None else self._table.begin()
-            if places is not None:
-                ending.callback(places.end)
-            filling = self.filler.begin(constraints, fill_rows, places)
-            ending.callback(filling.end)
+        filling = self.filler.begin(constraints, fill_rows, places)
+        try:
             try:
                 logits = self._launch(plan, computed)
             finally:
-                others_go_on = len(constraints) < len(plan.sequences())
+                others_go_on = len(constraints) < len(plan.decode) + len(plan.chunks)
                 filled = wait(filling, others_go_on)
             bitmask_rows = _bitmask_rows(constrained, filled, computed)
             self._sample(logits, filling.bitmask, places, bitmask_rows, computed)
+        finally:
+            filling.end()
         return computed
 
     def _launch(self, plan: Plan, computed: Computed) -> _Logits:
         logits: _Logits = []
         if plan.decode:
             try:
-                logits += _complete(plan.decode, self._runner.decode([chunk.tokens() for chunk in plan.decode]))
+                # Before the model: behind it this code would have to come from memory once more.
+                complete = [index for index, chunk in enumerate(plan.decode) if chunk.completes]
+                decoded = self._runner.decode([chunk.tokens() for chunk in plan.decode])
+                if complete:
+                    rows = decoded if len(complete) == len(plan.decode) else decoded[complete]
+                    logits.append((tuple(plan.decode[index].sequence for index in complete), rows))
             except BaseException as exc:
                 reraise_users_interrupt(exc)
                 logger.exception("the model failed on %d sequences", len(plan.decode))
                 computed.failed += [(chunk.sequence, internal_error(exc)) for chunk in plan.decode]
         for chunk in plan.chunks:
-            with computed.concerning(chunk.sequence, "the model failed on a prompt"):
+            try:
                 if chunk.sequence.pool is not None:
                     self._pool(chunk, chunk.sequence.pool, computed)
                     continue
                 last = self._runner.prefill(chunk.row, chunk.tokens(), chunk.start)
                 logits += [((chunk.sequence,), last[None])] if chunk.completes else []
                 chunk.sequence.move(Decoding() if chunk.completes else Prefilling(chunk.end))
+            except BaseException as exc:
+                computed.fail(chunk.sequence, exc, "the model failed on a prompt")
         return logits
 
     def _pool(self, chunk: Chunk, pool: Pool, computed: Computed) -> None:
@@ -182,50 +190,53 @@ class Forward:
         bitmask_rows: dict[str, int],
         computed: Computed,
     ) -> None:
-        lost = {sequence.id for sequence, _ in computed.failed} | {late.sequence.id for late in computed.late}
-        going_on = list(_without(lost, logits) if lost else logits)
-        if not going_on:
+        if computed.failed or computed.late:
+            logits = _without(_lost(computed), logits)
+        if not logits:
             return
-        sequences = [sequence for of_pass, _ in going_on for sequence in of_pass]
+        sequences = [sequence for of_pass, _ in logits for sequence in of_pass]
         slots = [each.slot for each in sequences if each.slot is not None]
         outputs = [each.tokens for each in sequences]
         params = self.sampling.rows(slots, [len(tokens) for tokens in outputs], outputs)
         rows = [bitmask_rows.get(each.id, -1) for each in sequences]
-        parts = [its_logits for _, its_logits in going_on]
-        together = parts[0] if len(parts) == 1 else torch.cat(parts)
-        with torch.inference_mode():  # in which the model made what is changed here
-            for index, (each, row) in enumerate(zip(sequences, rows, strict=True)):
-                withhold_stops(each, together[index], None if row < 0 else bitmask[row])
+        together = logits[0][1] if len(logits) == 1 else torch.cat([its_logits for _, its_logits in logits])
+        withholding = [index for index, each in enumerate(sequences) if each.withheld]
+        if withholding:
+            with torch.inference_mode():  # in which the model made what is changed here
+                for index in withholding:
+                    withhold_stops(sequences[index], together[index], None if rows[index] < 0 else bitmask[rows[index]])
         sampled = sample(together, params, *((bitmask, rows) if places is None else places.send(rows)))
-        tokens, flags = sampled.tokens.tolist(), sampled.flags.tolist()
-        for index, sequence in enumerate(sequences):
-            with computed.concerning(sequence, "what was sampled cannot be read"):
-                if (flag := RowFlag(flags[index])) is RowFlag.OK:
-                    computed.tokens.append(NewToken(sequence, tokens[index], _logprob(sequence, sampled, index)))
+        for index, (sequence, token, flag) in enumerate(
+            zip(sequences, sampled.tokens.tolist(), sampled.flags.tolist(), strict=True)
+        ):
+            try:
+                if flag == RowFlag.OK:
+                    computed.tokens.append(NewToken(sequence, token, _logprob(sequence, sampled, index)))
                 else:
-                    computed.failed.append((sequence, _flag_error(sequence, flag)))
+                    computed.failed.append((sequence, _flag_error(sequence, RowFlag(flag))))
+            except BaseException as exc:
+                computed.fail(sequence, exc, "what was sampled cannot be read")
 
 
-def _complete(chunks: tuple[Chunk, ...], decoded: torch.Tensor) -> _Logits:
-    """The rows of those whose next token can be sampled."""
-    kept = [index for index, chunk in enumerate(chunks) if chunk.completes]
-    rows = decoded if len(kept) == len(chunks) else decoded[kept]
-    return [(tuple(chunks[index].sequence for index in kept), rows)] if kept else []
+def _lost(computed: Computed) -> set[str]:
+    return {sequence.id for sequence, _ in computed.failed} | {late.sequence.id for late in computed.late}
 
 
-def _without(lost: set[str], logits: _Logits) -> Iterator[tuple[tuple[Sequence, ...], torch.Tensor]]:
+def _without(lost: set[str], logits: _Logits) -> _Logits:
     """The logits of the sequences that go on."""
+    going_on: _Logits = []
     for sequences, its_logits in logits:
         kept = [index for index, sequence in enumerate(sequences) if sequence.id not in lost]
         if kept:
-            yield tuple(sequences[index] for index in kept), its_logits[kept]
+            going_on.append((tuple(sequences[index] for index in kept), its_logits[kept]))
+    return going_on
 
 
 def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Computed) -> dict[str, int]:
     """The bitmask row of each sequence that has one; the others are late or have failed, as their status says."""
     rows: dict[str, int] = {}
     for row, (sequence, status) in enumerate(zip(constrained, filled.statuses, strict=True)):
-        with computed.concerning(sequence, "its bitmask cannot be used"):
+        try:
             sequence.constraint = filled.replaced.get(row, sequence.constraint)
             if status is Status.OK:
                 rows[sequence.id] = row
@@ -237,6 +248,8 @@ def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Compute
                 computed.failed.append((sequence, internal_error(bug)))
             elif status is not Status.FREE and sequence.constraint is not None:
                 computed.failed.append((sequence, sequence.constraint.error_for(status)))
+        except BaseException as exc:
+            computed.fail(sequence, exc, "its bitmask cannot be used")
     return rows
 
 

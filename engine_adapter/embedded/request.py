@@ -204,9 +204,10 @@ class Sequence:
         """How many tokens have to be in its KV row before the next can be sampled: prompt and generated."""
         return len(self.request.prompt) + len(self.tokens)
 
-    def token_at(self, position: int) -> int:
-        prompt = self.request.prompt
-        return prompt[position] if position < len(prompt) else self.tokens[position - len(prompt)]
+    def known_tokens(self, start: int, end: int) -> list[int]:
+        """Its tokens from ``start`` up to ``end``, prompt and generated."""
+        prompt, tokens = self.request.prompt, self.tokens
+        return [*prompt[start:end], *tokens[max(0, start - len(prompt)) : max(0, end - len(prompt))]]
 
     @property
     def is_over(self) -> bool:

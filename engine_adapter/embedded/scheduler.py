@@ -44,7 +44,7 @@ class Chunk:
         return self.end == self.sequence.known
 
     def tokens(self) -> list[int]:
-        return [self.sequence.token_at(position) for position in range(self.start, self.end)]
+        return self.sequence.known_tokens(self.start, self.end)
 
 
 @attrs.frozen(eq=False)
@@ -60,8 +60,9 @@ class Plan:
 
     def sampled(self) -> list[Sequence]:
         """Sequences whose next token this step decides: those that decode, then those whose last chunk it is."""
-        last = (chunk.sequence for chunk in (*self.decode, *self.chunks) if chunk.completes)
-        return [sequence for sequence in last if sequence.pool is None]
+        return [
+            chunk.sequence for chunk in (*self.decode, *self.chunks) if chunk.completes and chunk.sequence.pool is None
+        ]
 
 
 @attrs.define

@@ -27,7 +27,7 @@ from engine_adapter.embedded.request import (
     Waiting,
     moved,
 )
-from engine_adapter.embedded.scheduler import LEAST_PART, Scheduler
+from engine_adapter.embedded.scheduler import LEAST_PART, Chunk, Scheduler
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReason
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.sampling.batch import SamplingBatch
@@ -316,6 +316,15 @@ def test_no_prompt_is_cut_into_small_pieces_beside_another(lengths: list[int], s
             sequence.move(Prefilling(chunk.end) if left else Decoding())
             if not left:
                 sequence.move(Ended(Aborted()))
+
+
+@given(length=st.integers(1, 4), generated=st.lists(st.integers(2, 9), max_size=4), ends=st.data())
+def test_a_chunk_has_the_tokens_between_its_ends(length: int, generated: list[int], ends: st.DataObject) -> None:
+    sequence = waiting(0, length)
+    sequence.tokens += generated
+    start = ends.draw(st.integers(0, sequence.known - 1))
+    end = ends.draw(st.integers(start + 1, sequence.known))
+    assert Chunk(sequence, 0, start, end).tokens() == ([1] * length + generated)[start:end]
 
 
 def waiting(number: int, length: int) -> Sequence:
