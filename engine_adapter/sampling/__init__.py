@@ -17,8 +17,8 @@ What is done to a row, in this order; ``x`` are its logits in float32:
    kept token at which the cumulative weight exceeds u times the sum of what was kept (the inverse CDF).
 
 So a token depends on the row's logits, mask, parameters, tokens so far and u only. Log-probabilities are of the weights
-of step 3 (`Sampled`). `sampler.sample` is the function: by `cpu_sampler` on the host, by `triton_sampler` on CUDA where
-Triton is installed, by `torch_sampler` elsewhere. This package itself imports no torch::
+of step 3 (`Sampled`). `sampler.sample` is the function: by `cpu_sampler` on the CPU where Numba is installed, by
+`triton_sampler` on CUDA where Triton is, by `torch_sampler` elsewhere. This package itself imports no torch::
 
     batch = SamplingBatch()
     slot = batch.join(SamplingParams(temperature=0.8, seed=1))

@@ -1,8 +1,12 @@
 """What the sampler returns: a token and a flag for each row."""
 
 import enum
+import functools
+from typing import Final, Protocol
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 import torch
 
 
@@ -21,8 +25,7 @@ class RowFlag(enum.IntEnum):
     NOTHING_FINITE = 4
 
 
-@attrs.frozen(eq=False)
-class Sampled:
+class Sampled(Protocol):
     """One step's tokens, on the device of the logits.
 
     The log-probabilities are those of the masked and tempered distribution: log-softmax, over the tokens that the mask
@@ -40,8 +43,72 @@ class Sampled:
         top_logprobs: float32 [n, k], theirs; -inf where the token is -1.
     """
 
+    @property
+    def tokens(self) -> torch.Tensor: ...
+    @property
+    def flags(self) -> torch.Tensor: ...
+    @property
+    def logprobs(self) -> torch.Tensor: ...
+    @property
+    def top_tokens(self) -> torch.Tensor: ...
+    @property
+    def top_logprobs(self) -> torch.Tensor: ...
+
+    def on_host(self) -> list[tuple[int, float, int]]:
+        """Token, log-probability and flag of each row. Waits for the device."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class SampledTensors:
+    """A `Sampled` on any device."""
+
     tokens: torch.Tensor
     flags: torch.Tensor
     logprobs: torch.Tensor
     top_tokens: torch.Tensor
     top_logprobs: torch.Tensor
+
+    def on_host(self) -> list[tuple[int, float, int]]:
+        return list(zip(self.tokens.tolist(), self.logprobs.tolist(), self.flags.tolist(), strict=True))
+
+
+SAMPLED_ROW: Final = np.dtype([("token", np.int64), ("logprob", np.float32), ("flag", np.uint8)], align=True)
+"""What `SampledRows` has of each row."""
+
+
+@attrs.frozen(eq=False)
+class SampledRows:
+    """A `Sampled` on the host. Whoever reads it there never waits for its tensors to be made.
+
+    Attributes:
+        rows: `SAMPLED_ROW` [n].
+        top: int64 [n, k] and float32 [n, k].
+    """
+
+    rows: npt.NDArray[np.void]
+    top: tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
+
+    @functools.cached_property
+    def tokens(self) -> torch.Tensor:
+        return torch.from_numpy(self.rows["token"])
+
+    @functools.cached_property
+    def flags(self) -> torch.Tensor:
+        return torch.from_numpy(self.rows["flag"])
+
+    @functools.cached_property
+    def logprobs(self) -> torch.Tensor:
+        return torch.from_numpy(self.rows["logprob"])
+
+    @functools.cached_property
+    def top_tokens(self) -> torch.Tensor:
+        return torch.from_numpy(self.top[0])
+
+    @functools.cached_property
+    def top_logprobs(self) -> torch.Tensor:
+        return torch.from_numpy(self.top[1])
+
+    def on_host(self) -> list[tuple[int, float, int]]:
+        rows: list[tuple[int, float, int]] = self.rows.tolist()
+        return rows

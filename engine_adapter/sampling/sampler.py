@@ -3,13 +3,14 @@
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine_adapter.sampling import cpu_sampler, torch_sampler
+from engine_adapter.sampling import torch_sampler
 from engine_adapter.sampling.batch import SamplingRows
 from engine_adapter.sampling.sampled import Sampled
 
@@ -38,50 +39,74 @@ def sample(
     Raises:
         ValueError: shapes, dtypes, devices or the map do not fit together, a fault of the caller.
     """
-    logits = logits.detach()
+    if logits.requires_grad:
+        logits = logits.detach()
     _check_logits(logits, rows)
-    mapped = np.full(len(logits), -1) if row_map is None else np.asarray(row_map, dtype=np.int64)
-    words = _words(bitmask, logits.device)
-    _check_map(mapped, len(logits), len(words))
-    if isinstance(words, np.ndarray) and logits.is_cpu:
-        return cpu_sampler.sample_rows(logits, rows, words, mapped)
-    changed = torch_sampler.changed(logits, rows.changes)
-    return _batch_sampler(logits.device.type)(changed, attrs.evolve(rows, changes=None), words, mapped)
+    words = _words(bitmask, logits)
+    mapped = _mapped(row_map, len(rows), len(words))
+    return batch_sampler("cpu" if logits.is_cpu else logits.device.type)(logits, rows, words, mapped)
 
 
 @functools.cache
-def _batch_sampler(device_type: str) -> Callable[..., Sampled]:
-    """What samples all rows at once: Triton's kernels on CUDA if they can be had, else torch."""
-    if device_type == "cuda":
-        with contextlib.suppress(ImportError):
+def batch_sampler(device_type: str) -> Callable[..., Sampled]:
+    """What samples on a kind of device: Numba's kernel on the CPU and Triton's on CUDA, where these are installed, else
+    torch. The first call for the CPU compiles, for seconds: an engine calls this before its first step."""
+    with contextlib.suppress(ImportError):
+        if device_type == "cpu":
+            from engine_adapter.sampling import cpu_sampler
+
+            return cpu_sampler.sample_batch
+        if device_type == "cuda":
             from engine_adapter.sampling import triton_sampler
 
-            return triton_sampler.sample_batch
-    return torch_sampler.sample_batch
+            return _after_changes(triton_sampler.sample_batch)
+    return _after_changes(torch_sampler.sample_batch)
+
+
+def _after_changes(sample_batch: Callable[..., Sampled]) -> Callable[..., Sampled]:
+    """For a sampler that leaves bias and penalties to torch."""
+
+    def sampled(logits: torch.Tensor, rows: SamplingRows, *masks: Any) -> Sampled:
+        return sample_batch(torch_sampler.changed(logits, rows.changes), attrs.evolve(rows, changes=None), *masks)
+
+    return sampled
 
 
 def _check_logits(logits: torch.Tensor, rows: SamplingRows) -> None:
-    if logits.dim() != 2 or not logits.is_floating_point() or logits.shape[1] == 0:
-        raise ValueError(f"logits have to be floating point [n, V], not {logits.dtype} {list(logits.shape)}")
-    if len(logits) != len(rows):
-        raise ValueError(f"{len(logits)} rows of logits, {len(rows)} of parameters")
+    shape = logits.shape
+    if len(shape) != 2 or not logits.dtype.is_floating_point or shape[1] == 0:
+        raise ValueError(f"logits have to be floating point [n, V], not {logits.dtype} {list(shape)}")
+    if shape[0] != len(rows):
+        raise ValueError(f"{shape[0]} rows of logits, {len(rows)} of parameters")
 
 
-def _check_map(row_map: npt.NDArray[np.int64], rows: int, mask_rows: int) -> None:
+def _mapped(row_map: Sequence[int] | npt.NDArray[np.int64] | None, rows: int, mask_rows: int) -> npt.NDArray[np.int64]:
+    if row_map is None:
+        return np.full(rows, -1)
     if len(row_map) != rows:
         raise ValueError(f"{rows} rows of logits, {len(row_map)} in the row map")
-    if ((row_map < -1) | (row_map >= mask_rows)).any():
+    if not rows:
+        return np.empty(0, np.int64)
+    if isinstance(row_map, np.ndarray):
+        lowest, highest = row_map.min(), row_map.max()
+    else:  # mostly short, and then NumPy is slower
+        lowest, highest = min(row_map), max(row_map)
+    if lowest < -1 or highest >= mask_rows:
         raise ValueError(f"the row map leaves the bitmask's {mask_rows} rows")
+    return np.asarray(row_map, dtype=np.int64)
 
 
-def _words(bitmask: torch.Tensor | npt.NDArray[np.int32] | None, device: torch.device) -> torch_sampler.Bitmask:
+def _words(bitmask: torch.Tensor | npt.NDArray[np.int32] | None, logits: torch.Tensor) -> torch_sampler.Bitmask:
     """The bitmask as an array if it is on the host, else as it is."""
     if bitmask is None:
         return np.empty((0, 0), dtype=np.int32)
-    if len(bitmask.shape) != 2 or bitmask.dtype not in (torch.int32, np.dtype(np.int32)):
+    int32 = np.int32 if isinstance(bitmask, np.ndarray) else torch.int32
+    if len(bitmask.shape) != 2 or bitmask.dtype != int32:
         raise ValueError(f"a bitmask has to be int32 [rows, words], not {bitmask.dtype} {list(bitmask.shape)}")
-    if isinstance(bitmask, np.ndarray) or bitmask.is_cpu:
+    if isinstance(bitmask, np.ndarray):
+        return bitmask
+    if bitmask.is_cpu:
         return np.asarray(bitmask)
-    if bitmask.device != device:
-        raise ValueError(f"logits are on {device}, the bitmask on {bitmask.device}")
+    if bitmask.device != logits.device:
+        raise ValueError(f"logits are on {logits.device}, the bitmask on {bitmask.device}")
     return bitmask

@@ -9,7 +9,7 @@ import torch
 
 from engine_adapter.sampling.batch import SamplingRows
 from engine_adapter.sampling.penalties import LogitChanges
-from engine_adapter.sampling.sampled import RowFlag, Sampled
+from engine_adapter.sampling.sampled import RowFlag, Sampled, SampledTensors
 
 Bitmask = torch.Tensor | npt.NDArray[np.int32]
 """int32 [rows, words]: a tensor on the device of the logits, or an array on the host."""
@@ -53,10 +53,10 @@ def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row
     return out
 
 
-def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> Sampled:
+def _result(index: torch.Tensor, flags: torch.Tensor, alternatives: int) -> SampledTensors:
     """The result with its log-probabilities still blank."""
     shape = (len(index), alternatives)
-    return Sampled(
+    return SampledTensors(
         tokens=torch.where(flags == RowFlag.OK, index, -1),
         flags=flags,
         logprobs=torch.full(shape[:1], torch.nan, device=index.device),

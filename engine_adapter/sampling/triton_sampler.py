@@ -17,7 +17,7 @@ import triton
 
 from engine_adapter.sampling import triton_kernels as kernels
 from engine_adapter.sampling.batch import SamplingRows
-from engine_adapter.sampling.sampled import Sampled
+from engine_adapter.sampling.sampled import SampledTensors
 from engine_adapter.sampling.torch_sampler import Bitmask, list_alternatives, to_device, unpack_rows
 
 SURVEY: Final = MappingProxyType({"num_warps": 4, "enable_fp_fusion": True})
@@ -236,7 +236,7 @@ def sample_batch(
     row_map: npt.NDArray[np.int64],
     *,
     splits: int | None = None,
-) -> Sampled:
+) -> SampledTensors:
     """`engine_adapter.sampling.sampler.sample` for logits [n, V] on a device, bias and penalties done already.
 
     ``splits`` is that of `DeviceSampler.launch`.
@@ -252,7 +252,7 @@ def sample_batch(
     truncated = bool((rows.truncated & (rows.temperature > 0)).any())
     sampler.launch(logits, words, outputs, truncated=truncated, splits=splits)
     shape = (len(rows), rows.alternatives)
-    out = Sampled(
+    out = SampledTensors(
         **attrs.asdict(outputs, recurse=False),
         top_tokens=torch.full(shape, -1, device=logits.device),
         top_logprobs=torch.full(shape, -torch.inf, device=logits.device),

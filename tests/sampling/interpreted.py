@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from engine_adapter.sampling.sampled import Sampled
+from engine_adapter.sampling.sampled import SampledTensors
 from tests.sampling.strategies import Batch
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import torch
 
 
-def by_triton(batch: Batch, splits: int | None = None) -> Sampled:
+def by_triton(batch: Batch, splits: int | None = None) -> SampledTensors:
     """What runs on CUDA, interpreted; rows in so many splits."""
     return _process().submit(_sample, batch, splits).result()
 
 
-def one_after_the_other(several: list[Batch]) -> list[Sampled]:
+def one_after_the_other(several: list[Batch]) -> list[SampledTensors]:
     """The same for batches of one width and dtype, in the same memory; raises if a counter is not zero in the end."""
     return _process().submit(_reuse, several).result()
 
@@ -70,13 +70,13 @@ def _sort_in_less_than_seconds() -> None:
     ReduceOps.apply_impl = apply_impl
 
 
-def _sample(batch: Batch, splits: int | None) -> Sampled:
+def _sample(batch: Batch, splits: int | None) -> SampledTensors:
     from engine_adapter.sampling import triton_sampler
 
     return triton_sampler.sample_batch(*batch.arguments, splits=splits)
 
 
-def _reuse(several: list[Batch]) -> list[Sampled]:
+def _reuse(several: list[Batch]) -> list[SampledTensors]:
     import numpy as np
     import torch
 
@@ -94,7 +94,7 @@ def _reuse(several: list[Batch]) -> list[Sampled]:
         sampler.launch(logits[:count], torch.from_numpy(batch.bitmask), outputs)
         tokens, flags, logprobs = (value[:count].clone() for value in (outputs.tokens, outputs.flags, outputs.logprobs))
         none = torch.zeros(count, 0)
-        results.append(Sampled(tokens, flags, logprobs, none, none))
+        results.append(SampledTensors(tokens, flags, logprobs, none, none))
     if not sampler.is_at_rest:
         raise AssertionError("a counter is not zero after the launch")
     return results

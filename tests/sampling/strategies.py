@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 
 from engine_adapter.sampling import SamplingParams, SamplingRows, request_uniform
-from engine_adapter.sampling.sampled import RowFlag, Sampled
+from engine_adapter.sampling.sampled import RowFlag, Sampled, SampledTensors
 from engine_adapter.sampling.sampler import sample
 from engine_adapter.sampling.torch_sampler import changed, sample_batch
 from tests.sampling import reference
@@ -93,6 +93,7 @@ FLAGGED: Final = (
     Flagged([0.0, 1.0, 2.0, 3.0], 0, RowFlag.EMPTY_MASK),
     Flagged([0.0, 1.0, 2.0, 3.0], ~0b1111, RowFlag.EMPTY_MASK),
     Flagged([_NAN, _INF, 2.0, 3.0], 0b1111, RowFlag.NAN),
+    Flagged([1.0, 2.0, -_NAN, 3.0], 0b1111, RowFlag.NAN),
     Flagged([0.0, _INF, -_INF, _NAN], 0b0111, RowFlag.POSITIVE_INF),
     Flagged([-_INF, 5.0, -_INF, 9.0], 0b0101, RowFlag.NOTHING_FINITE),
     Flagged([0.0, 3.0, 1.0, 2.0], 0b1111, RowFlag.OK, 1),
@@ -119,7 +120,12 @@ def on_cuda(batch: Batch) -> Sampled:
     """The door, with logits on CUDA, and the bitmask sent there beforehand."""
     bitmask = torch.from_numpy(batch.bitmask).cuda()
     sampled = sample(batch.logits.cuda(), batch.rows, bitmask, batch.row_map)
-    return Sampled(**{name: tensor.cpu() for name, tensor in attrs.asdict(sampled, recurse=False).items()})
+    return SampledTensors(
+        *(
+            each.cpu()
+            for each in (sampled.tokens, sampled.flags, sampled.logprobs, sampled.top_tokens, sampled.top_logprobs)
+        )
+    )
 
 
 every_sampler = pytest.mark.parametrize("sampler", [by_rows, at_once, pytest.param(on_cuda, marks=pytest.mark.cuda)])

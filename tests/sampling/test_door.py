@@ -8,32 +8,60 @@ import pytest
 import torch
 
 from engine_adapter.sampling import SamplingParams, SamplingRows, sampler, torch_sampler
+from engine_adapter.sampling.sampled import RowFlag, SampledRows, SampledTensors
+
+CPU_MODULES = ("engine_adapter.sampling.cpu_sampler", "engine_adapter.sampling.cpu_kernels")
+TRITON_MODULES = ("engine_adapter.sampling.triton_sampler",)
 
 
 @pytest.fixture(autouse=True)
 def _unread() -> Iterator[None]:
-    sampler._batch_sampler.cache_clear()
+    sampler.batch_sampler.cache_clear()
     yield
-    sampler._batch_sampler.cache_clear()
+    sampler.batch_sampler.cache_clear()
 
 
-def test_cuda_takes_the_kernels_where_triton_can_be_imported() -> None:
-    pytest.importorskip("triton", reason="triton is not installed")
-    from engine_adapter.sampling import triton_sampler
-
-    assert sampler._batch_sampler("cuda") is triton_sampler.sample_batch
+@pytest.fixture
+def batch() -> SamplingRows:
+    return SamplingRows.of([SamplingParams(temperature=0, logit_bias={2: 5.0})], [0.0])
 
 
-def test_cuda_takes_torch_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "engine_adapter.sampling.triton_sampler", raising=False)
-    monkeypatch.delattr("engine_adapter.sampling.triton_sampler", raising=False)
-    monkeypatch.setitem(sys.modules, "triton", None)
-    assert sampler._batch_sampler("cuda") is torch_sampler.sample_batch
+@pytest.mark.parametrize(
+    ("device_type", "library", "modules"), [("cuda", "triton", TRITON_MODULES), ("cpu", "numba", CPU_MODULES)]
+)
+def test_without_its_library_a_device_takes_torch(
+    device_type: str, library: str, modules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, batch: SamplingRows
+) -> None:
+    for module in modules:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.delattr(module, raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    sampled = sampler.batch_sampler(device_type)(torch.zeros(1, 4), batch, np.zeros((0, 0), np.int32), np.array([-1]))
+    assert isinstance(sampled, SampledTensors)
+    assert [(token, flag) for token, _, flag in sampled.on_host()] == [(2, RowFlag.OK)]
 
 
-@pytest.mark.parametrize("device_type", ["cpu", "mps", "meta"])
-def test_other_devices_take_torch(device_type: str) -> None:
-    assert sampler._batch_sampler(device_type) is torch_sampler.sample_batch
+def test_the_cpu_takes_the_kernel_where_numba_can_be_imported(batch: SamplingRows) -> None:
+    pytest.importorskip("numba", reason="numba is not installed")
+    sampled = sampler.sample(torch.zeros(1, 4), batch)
+    assert isinstance(sampled, SampledRows)
+    assert [(token, flag) for token, _, flag in sampled.on_host()] == [(2, RowFlag.OK)]
+
+
+def test_cuda_takes_the_kernels_where_triton_can_be_imported(
+    monkeypatch: pytest.MonkeyPatch, batch: SamplingRows
+) -> None:
+    triton_sampler = pytest.importorskip("engine_adapter.sampling.triton_sampler", reason="triton is not installed")
+    result = object()
+    monkeypatch.setattr(triton_sampler, "sample_batch", lambda *_: result)
+    assert sampler.batch_sampler("cuda")(torch.zeros(1, 4), batch) is result
+
+
+@pytest.mark.parametrize("device_type", ["mps", "meta"])
+def test_other_devices_take_torch(device_type: str, monkeypatch: pytest.MonkeyPatch, batch: SamplingRows) -> None:
+    result = object()
+    monkeypatch.setattr(torch_sampler, "sample_batch", lambda *_: result)
+    assert sampler.batch_sampler(device_type)(torch.zeros(1, 4), batch) is result
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""What the kernel's parts promise, and that it stays within its memory."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_adapter.sampling import SamplingParams, SamplingRows
+from engine_adapter.sampling.sampled import RowFlag
+from engine_adapter.sampling.sampler import sample
+from tests.sampling.strategies import Batch, batches, by_rows
+
+kernels = pytest.importorskip("engine_adapter.sampling.cpu_kernels", reason="numba is not installed")
+
+_finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+_floats = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=80)
+
+
+@given(
+    values=st.lists(st.floats(-200, 200, width=32) | st.just(-np.inf), min_size=1, max_size=80),
+    temperature=st.floats(0.015625, 100.0, width=32),
+)
+def test_weights_are_exponentials(values: list[float], temperature: float) -> None:
+    logits, found = np.array(values, np.float32), np.empty(len(values), np.float32)
+    best = max(logits.max(), np.float32(0.0))
+    kernels._weigh(logits, best, np.float32(temperature), found)
+    exponents = (logits.astype(np.float64) - best) / np.float32(temperature)
+    expected = np.exp(exponents)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-38)
+    assert (found[np.isneginf(logits)] == 0.0).all()
+    assert found.max() <= 1.0
+
+
+@given(values=_floats, nan_at=st.none() | st.integers(0, 79), sign=st.sampled_from([1.0, -1.0]))
+def test_largest_is_nan_if_any_is(values: list[float], nan_at: int | None, sign: float) -> None:
+    array = np.array(values, np.float32)
+    if nan_at is not None:
+        array[nan_at % len(array)] = np.copysign(np.nan, sign)
+    largest = kernels._largest_of(array)
+    assert np.isnan(largest) if nan_at is not None else largest == array.max()
+
+
+@given(values=_floats.filter(lambda values: max(values) < np.inf), data=st.data())
+def test_bar_lets_the_largest_through(values: list[float], data: st.DataObject) -> None:
+    array = np.array(values, np.float32)
+    count = data.draw(st.integers(1, len(values)))
+    bar = kernels._top_k_bar(array, array.max(), count)
+    assert sorted(array[array >= bar]) == sorted(array[array >= np.sort(array)[-count]])
+
+
+@given(batch=batches())
+def test_row_is_the_same_in_every_batch_to_the_last_bit(batch: Batch) -> None:
+    together = by_rows(batch)
+    for row in range(len(batch.params)):
+        alone = by_rows(batch.take([row]))
+        width = alone.top_tokens.shape[1]
+        assert alone.on_host()[0][::2] == together.on_host()[row][::2]
+        for one, of_all in (
+            (alone.logprobs[0], together.logprobs[row]),
+            (alone.top_tokens[0], together.top_tokens[row, :width]),
+            (alone.top_logprobs[0], together.top_logprobs[row, :width]),
+        ):
+            torch.testing.assert_close(one, of_all, rtol=0, atol=0, equal_nan=True)
+
+
+def test_bits_behind_the_vocabulary_need_no_room() -> None:
+    """A mask of far more words than there are tokens is a sparse one by its width; all tokens are allowed."""
+    size = 4096
+    rows = SamplingRows.of([SamplingParams(temperature=0)], [0.0])
+    logits = torch.arange(size, dtype=torch.float32)[None]
+    sampled = sample(logits, rows, np.full((1, size), -1, np.int32), [0])
+    assert sampled.on_host()[0][::2] == (size - 1, RowFlag.OK)
+
+
+@pytest.mark.long
+def test_nothing_is_read_or_written_out_of_bounds(tmp_path: Path) -> None:
+    """The laws once more, with the kernel compiled so that it checks every index."""
+    tests = [str(Path(__file__).with_name(name)) for name in ("test_laws.py", "test_cpu_kernels.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "not at_once and not bounds",
+        *tests,
+    ]
+    checked = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=checked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_where_nothing_can_be_written_it_is_compiled_each_time() -> None:
+    script = """
+import numba.core.caching
+numba.core.caching.CacheImpl._locator_classes = []
+from engine_adapter.sampling import cpu_kernels
+assert cpu_kernels.sample_rows.signatures
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
