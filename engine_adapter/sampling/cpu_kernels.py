@@ -280,8 +280,6 @@ def _report(values, tokens, best, temperature, total, top_tokens, top_logprobs):
     """Writes down the most likely tokens, as many as there is room for, most likely first and equals by id, with their
     log-probabilities. -inf is none of them."""
     count = len(top_tokens)
-    if count == 0:
-        return
     bar = _top_k_bar(values, best, count)
     equals = count  # that there is room for, less those above the bar
     for value in values:
@@ -417,7 +415,7 @@ def sample_rows(
         ends: int64 [n]: where each row's part of what follows ends, and the next row's begins; [0] if there is none.
         changed, bias, repetition, penalty: the `LogitChanges` of all rows, one behind the other.
         out: `SAMPLED_ROW` [n].
-        top_tokens, top_logprobs: int64 and float32 [n, k], k at least the largest of ``logprobs``.
+        top_tokens, top_logprobs: int64 and float32 [n, k], k the largest of ``logprobs``; [0, 0] if none is above 0.
     """
     count, vocabulary = logits.shape
     # Room for one row.
@@ -426,8 +424,9 @@ def sample_rows(
     sums_room = np.empty((vocabulary + BLOCK - 1) // BLOCK, np.float64)
     for row in range(count):
         out[row].token, out[row].logprob, out[row].flag = -1, NAN_ITSELF, OK
-        _filled(top_tokens[row], -1)
-        _filled(top_logprobs[row], -INF)
+        if top_tokens.shape[1]:
+            _filled(top_tokens[row], -1)
+            _filled(top_logprobs[row], -INF)
         if row_map[row] >= 0:
             values, tokens = _allowed(logits[row], masks[row_map[row]], masked, gathered)
             if len(values) == 0:
@@ -452,6 +451,7 @@ def sample_rows(
             _weigh(values, best, tempered, weights)
         if logprobs[row] >= 0:
             total = _sum_blocks(weights, sums)
+        if logprobs[row] > 0:
             wanted = logprobs[row]
             _report(values, tokens, best, tempered, total, top_tokens[row, :wanted], top_logprobs[row, :wanted])
         if is_greedy:

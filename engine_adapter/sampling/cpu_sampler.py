@@ -15,6 +15,7 @@ from engine_adapter.sampling.sampled import SAMPLED_ROW, SampledRows
 
 _INT64, _FLOAT32 = np.dtype(np.int64), np.dtype(np.float32)
 _NO_CHANGES: Final = (np.empty(0, _INT64), np.empty(0, _INT64), *(np.empty(0, _FLOAT32) for _ in range(3)))
+_NO_TOP: Final = (np.empty((0, 0), _INT64), np.empty((0, 0), _FLOAT32))
 
 
 def sample_batch(
@@ -24,8 +25,10 @@ def sample_batch(
     if logits.dtype is not torch.float32 or not logits.is_contiguous():
         logits = logits.float().contiguous()
     out = np.empty(len(rows), SAMPLED_ROW)
-    shape = (len(rows), rows.alternatives)
-    top = np.empty(shape, _INT64), np.empty(shape, _FLOAT32)
+    top = _NO_TOP
+    if rows.alternatives:
+        shape = (len(rows), rows.alternatives)
+        top = np.empty(shape, _INT64), np.empty(shape, _FLOAT32)
     sample_rows(
         logits.numpy(),
         bitmask if bitmask.flags.c_contiguous else np.ascontiguousarray(bitmask),

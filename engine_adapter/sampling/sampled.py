@@ -83,7 +83,7 @@ class SampledRows:
 
     Attributes:
         rows: `SAMPLED_ROW` [n].
-        top: int64 [n, k] and float32 [n, k].
+        top: int64 [n, k] and float32 [n, k]; [0, 0] where no row asked for any.
     """
 
     rows: npt.NDArray[np.void]
@@ -103,11 +103,11 @@ class SampledRows:
 
     @functools.cached_property
     def top_tokens(self) -> torch.Tensor:
-        return torch.from_numpy(self.top[0])
+        return torch.from_numpy(self.top[0].reshape(len(self.rows), self.top[0].shape[1]))
 
     @functools.cached_property
     def top_logprobs(self) -> torch.Tensor:
-        return torch.from_numpy(self.top[1])
+        return torch.from_numpy(self.top[1].reshape(len(self.rows), self.top[1].shape[1]))
 
     def on_host(self) -> list[tuple[int, float, int]]:
         rows: list[tuple[int, float, int]] = self.rows.tolist()

@@ -64,12 +64,13 @@ def _recorded(name: str) -> Masks:
 
 
 def measure(sources: Sequence[Masks], *, dtype: str = "float32", seconds: float) -> list[Figure]:
-    """Compares on each source's masks, within about ``seconds`` for all. Raises BenchError where there is no peer."""
+    """Compares on each source's masks, within about ``seconds`` for all. Raises BenchError where a side is missing."""
     try:
+        import numba  # noqa: F401
         import torch  # noqa: F401
         import xgrammar  # noqa: F401
     except ModuleNotFoundError as exc:
-        raise BenchError(f"the peer is not installed: {exc.name}", "pip install 'structout[xgrammar]'") from exc
+        raise BenchError(f"not installed: {exc.name}", "pip install 'structout[sampling,xgrammar]'") from exc
     cases = [(source, kind, batch) for source in sources for kind in KINDS for batch in BATCHES]
     with timing.one_thread():
         return [
@@ -124,7 +125,7 @@ def _ways(source: Masks, chosen: npt.NDArray[np.intp], temperature: float, dtype
     def own(number: int) -> Any:
         prepare(number)
         row_map, positions = list(range(batch)), [number] * batch
-        return lambda: sample(logits, state.rows(slots, positions), bitmask, row_map)
+        return lambda: sample(logits, state.rows(slots, positions), bitmask, row_map).tokens
 
     def peer(number: int) -> Any:
         prepare(number)
