@@ -22,7 +22,7 @@ from engine_adapter.outcome import TokenLogprob, internal_error
 from engine_adapter.sampling import SamplingBatch
 from engine_adapter.sampling.mask_table import ENTRIES, MaskTable, StepMasks
 from engine_adapter.sampling.sampled import RowFlag, Sampled
-from engine_adapter.sampling.sampler import sample
+from engine_adapter.sampling.sampler import batch_sampler, sample
 from structout.backend import Bitmask, Status
 from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
 from structout.observability.logs import RequestLogger
@@ -106,6 +106,7 @@ class Forward:
         mask_entries: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        batch_sampler(runner.device.type)  # so that what there is to compile is compiled before the first step
         self.sampling = SamplingBatch()
         self._runner = runner
         self._clock = clock
@@ -206,9 +207,7 @@ class Forward:
                 for index in withholding:
                     withhold_stops(sequences[index], together[index], None if rows[index] < 0 else bitmask[rows[index]])
         sampled = sample(together, params, *((bitmask, rows) if places is None else places.send(rows)))
-        for index, (sequence, token, flag) in enumerate(
-            zip(sequences, sampled.tokens.tolist(), sampled.flags.tolist(), strict=True)
-        ):
+        for index, (sequence, (token, _, flag)) in enumerate(zip(sequences, sampled.on_host(), strict=True)):
             try:
                 if flag == RowFlag.OK:
                     computed.tokens.append(NewToken(sequence, token, _logprob(sequence, sampled, index)))
