@@ -42,14 +42,10 @@ Activation: TypeAlias = AtOffset | AfterTokens
 T = TypeVar("T")
 
 _INT32: Final = np.dtype(np.int32)
-# Looking a member up in its enum takes longer than most of what a fill does here.
 _OK: Final = Status.OK
-
-
-@cache
-def _empty_row(width: int) -> bytes:
-    """A row of ``width`` words in which no token may follow."""
-    return bytes(width * _INT32.itemsize)
+"""Looking a member up in its enum takes longer than most of what a fill does here."""
+_zeros: Final = cache(bytes)
+"""That many bytes of zeros."""
 
 
 class Constraint:
@@ -68,10 +64,10 @@ class Constraint:
 
     __slots__ = (
         "_activation",
-        "_empty_row",
         "_fed",
         "_matcher",
         "_max_rollback",
+        "_row_bytes",
         "_start",
         "_stop_token_ids",
         "_terminated",
@@ -93,7 +89,7 @@ class Constraint:
         self.grammar = grammar
         self.error: GrammarError | None = None
         self.replayed = 0
-        self._empty_row = _empty_row(grammar.vocabulary.bitmask_width)
+        self._row_bytes = grammar.vocabulary.bitmask_width * _INT32.itemsize
         self._matcher = matcher
         self._stop_token_ids = stop_token_ids
         self._max_rollback = max_rollback
@@ -177,7 +173,7 @@ class Constraint:
         """The status of a fill that the plugin answered with ``status``: checked, and with an empty row found."""
         if status is _OK:
             # Beside a forward pass no code is in the caches, and NumPy's count or reductions need far more of it.
-            return Status.DEAD_END if row.tobytes() == self._empty_row else _OK
+            return Status.DEAD_END if row.tobytes() == _zeros(row.nbytes) else _OK
         if status is Status.DEAD_END or status is Status.LATE:
             return status
         return self.fail("fill", _returned(status))
@@ -369,7 +365,7 @@ class Constraint:
         return self.grammar.backend.failure(f"its matcher failed in {call}()", cause)
 
     def _check_row(self, row: BitmaskRow) -> None:
-        fits = row.nbytes == len(self._empty_row) and row.ndim == 1 and row.dtype == _INT32
+        fits = row.nbytes == self._row_bytes and row.ndim == 1 and row.dtype == _INT32
         if not (fits and row.flags.carray):
             width = self.grammar.vocabulary.bitmask_width
             raise ValueError(f"a bitmask row is contiguous, writable int32 [{width}], not {row.dtype} {row.shape}")
