@@ -23,6 +23,11 @@ _OF_ONE: Final[Sequence[Statuses]] = tuple(np.array([[status] for status in Stat
 """The statuses of one row, by its status: making an array costs more than many a fill."""
 
 
+def are_ok(statuses: Statuses) -> bool:
+    """Whether every row is OK."""
+    return not statuses.tobytes().strip(b"\0")  # beside a forward pass NumPy's ``any`` costs more than a fill
+
+
 class MaskLease:
     """The right to write one buffer, until `end`.
 
@@ -86,8 +91,9 @@ class MaskBuffers:
         return MaskLease(self, bitmask)
 
     def _give_back(self, bitmask: Bitmask, after: Callable[[], None] | None) -> None:
-        if any(free is bitmask for free, _ in self._free):
-            raise RuntimeError("this lease has ended already")
+        for free, _ in self._free:
+            if free is bitmask:
+                raise RuntimeError("this lease has ended already")
         self._free.append((bitmask, after))
 
 
@@ -127,12 +133,20 @@ def fill_rows(constraints: Sequence[Constraint], bitmask: Bitmask, rows: Sequenc
     return statuses
 
 
-def batches(constraints: Sequence[Constraint]) -> list[list[int]]:
-    """Which constraints, by index, one call fills: those of a backend that fills batches; any other alone."""
+def batches(constraints: Sequence[Constraint], indices: Sequence[int] | None = None) -> list[Sequence[int]]:
+    """Which constraints, by index, one call fills: those of a backend that fills batches; any other alone.
+
+    Args:
+        constraints: each at most once.
+        indices: of those to fill; all when not given.
+    """
+    indices = range(len(constraints)) if indices is None else indices
+    if len(indices) == 1:
+        return [indices]
     together: dict[BoundBackend, list[int]] = defaultdict(list)
     alone: list[list[int]] = []
-    for index, constraint in enumerate(constraints):
-        if _joins_a_batch(constraint):
+    for index in indices:
+        if _joins_a_batch(constraint := constraints[index]):
             together[constraint.grammar.backend].append(index)
         else:
             alone.append([index])

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from engine_adapter.masks import RowPlaces, Statuses
+from engine_adapter.masks import RowPlaces, Statuses, are_ok
 from structout.backend import Bitmask, Status
 from structout.constraint import Constraint
 from structout.errors import ErrorKind, GrammarError
@@ -56,7 +56,7 @@ class Call:
             statuses = fill(self.filled, self.bitmask, self.rows)
             if self.places is not None:
                 self._place(self.places, statuses)
-            self.is_plain = not (statuses.any() or self.restarts)
+            self.is_plain = not self.restarts and are_ok(statuses)
             self.outcome = statuses
         except BaseException as exc:
             # Also a KeyboardInterrupt: the user's own comes to the main thread alone.
@@ -64,7 +64,7 @@ class Call:
 
     def _place(self, places: RowPlaces, statuses: Statuses) -> None:
         rows, indices = self.rows, self.indices
-        if statuses.any():
+        if not are_ok(statuses):
             good = np.flatnonzero(statuses == Status.OK).tolist()
             rows, indices = [rows[at] for at in good], [indices[at] for at in good]
         places.place(self.bitmask, rows, indices)

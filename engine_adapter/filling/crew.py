@@ -27,19 +27,25 @@ class Crew:
         self._lock = threading.Lock()
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._threads = 0
-        self._idle = 0  # threads without a task, less the tasks on their way to one
+        # One None for each thread without a task, less the tasks on their way to one: that needs no lock.
+        self._idle: list[None] = []
 
     def submit(self, task: Task) -> bool:
         """Starts ``task`` at once on a thread of its own; False, and nothing is done, if all threads are busy."""
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-            elif self._limit is not None and self._threads >= self._limit:
+        try:
+            self._idle.pop()
+        except IndexError:
+            if not self._has_started_one():
                 return False
-            else:
-                threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True).start()
-                self._threads += 1
         self._tasks.put(task)
+        return True
+
+    def _has_started_one(self) -> bool:
+        with self._lock:
+            if self._limit is not None and self._threads >= self._limit:
+                return False
+            threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True).start()
+            self._threads += 1
         return True
 
     def close(self) -> None:
@@ -55,5 +61,4 @@ class Crew:
                 # Nothing that a task does may cost the crew a thread that it counts as its own.
                 logger.exception("a task of %s failed", self._name)
             del task  # or an idle thread would keep a step's bitmask alive
-            with self._lock:
-                self._idle += 1
+            self._idle.append(None)

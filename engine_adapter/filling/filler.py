@@ -18,7 +18,7 @@ import numpy as np
 
 from engine_adapter.filling.call import FillRows, scratch_row
 from engine_adapter.filling.crew import Crew
-from engine_adapter.filling.filling import Filling
+from engine_adapter.filling.filling import Crews, Filling
 from engine_adapter.filling.ledger import Ledger, Standing
 from engine_adapter.masks import MaskBuffers, RowPlaces, batches, fill_rows
 from structout.backend import Bitmask
@@ -53,9 +53,8 @@ class Filler:
         self._width = width
         self._budget_s = budget_s
         self._buffers = MaskBuffers(rows, width, depth=depth, allocate=allocate)
-        self._together = Crew("structout-fill")
-        self._apart = Crew("structout-fill-apart", max_apart)
         self._ledger = Ledger()
+        self._crews = Crews(Crew("structout-fill"), Crew("structout-fill-apart", max_apart))
 
     def begin(
         self, constraints: Sequence[Constraint], fill: FillRows = fill_rows, places: RowPlaces | None = None
@@ -67,13 +66,17 @@ class Filler:
             fill: fills the rows of one call.
             places: where each row goes, by the thread that fills it. `wait` closes it.
         """
-        known = self._ledger.begin_step(constraints)
-        filling = Filling(constraints, known, self._buffers.lease(), self._ledger, fill, self._budget_s, places)
+        known, lease = self._ledger.begin_step(constraints), self._buffers.lease()
+        filling = Filling(constraints, known, lease, self._ledger, self._crews, fill, self._budget_s, places)
         try:
-            fresh = [index for index in range(len(constraints)) if not self._place(filling, index, known.get(index))]
-            for indices in batches([constraints[index] for index in fresh]):
-                filling.add_together([fresh[index] for index in indices])
-            filling.start(self._together, self._apart)
+            fresh = [
+                index
+                for index, constraint in enumerate(constraints)
+                if not ((known or constraint.grammar.is_risky) and self._place(filling, index, known.get(index)))
+            ]
+            for indices in batches(constraints, fresh):
+                filling.add_together(indices)
+            filling.start()
         except BaseException:
             filling.end()
             raise
@@ -106,5 +109,4 @@ class Filler:
 
     def close(self) -> None:
         """Ends the threads; one that is stuck in a native call ends when that returns."""
-        self._together.close()
-        self._apart.close()
+        self._crews.close()

@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -17,13 +17,14 @@ from structout.constraint import Constraint
 
 _STATUSES: Final = tuple(Status)
 """By number, as many times faster than to make one of it."""
+_OK: Final = Status.OK
 _SLICES: Final = 4
 """In how many parts the budget is waited for. Behind each of them a thread that is stuck is relieved."""
 _GRACE: Final = 0.04
 """The share of the budget that a step which could go on waits for what is filled apart: 2 ms of 50."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Filled:
     """What became of a step's rows.
 
@@ -41,33 +42,65 @@ class Filled:
     bugs: dict[int, BaseException]
 
 
-class _Lane:
-    """Calls that wait for a thread: whoever has one takes the next, until there is none."""
+class Crews:
+    """The threads of a filler, and how they and the engine's thread meet.
 
-    def __init__(self) -> None:
+    Attributes:
+        together: for what is filled together.
+        apart: for what is filled apart.
+        lock: guards the lanes of every step; never held for long. A lock of its own for each step would cost more.
+        progress: of ``lock``; notified when nothing is filled together in a step that waits.
+    """
+
+    __slots__ = ("apart", "lock", "progress", "together")
+
+    def __init__(self, together: Crew, apart: Crew) -> None:
+        self.together = together
+        self.apart = apart
+        self.lock = threading.Lock()
+        self.progress = threading.Condition(self.lock)
+
+    def close(self) -> None:
+        """Ends the threads, each once its call has returned."""
+        self.together.close()
+        self.apart.close()
+
+
+class _Lane:
+    """Calls that wait for a thread of a crew: whoever has one takes the next, until there is none.
+
+    Attributes:
+        crew: whose threads.
+        calls: in the order in which they begin.
+        left: how many of them have not returned.
+    """
+
+    __slots__ = ("_begun", "calls", "crew", "left")
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
         self.calls: list[Call] = []
-        self._waiting: deque[Call] = deque()
+        self.left = 0
+        self._begun = 0
 
     def add(self, call: Call) -> None:
         self.calls.append(call)
-        self._waiting.append(call)
+        self.left += 1
 
     @property
     def is_waited_in(self) -> bool:
-        return bool(self._waiting)
+        return self._begun < len(self.calls)
 
     def take(self) -> Call | None:
-        try:
-            return self._waiting.popleft()
-        except IndexError:
+        if self._begun == len(self.calls):
             return None
+        self._begun += 1
+        return self.calls[self._begun - 1]
 
     def clear(self) -> list[Call]:
         """Withdraws the calls that have not begun, and never do now."""
-        withdrawn = []
-        while self._waiting and (call := self.take()) is not None:
-            self.calls.remove(call)
-            withdrawn.append(call)
+        withdrawn = self.calls[self._begun :]
+        del self.calls[self._begun :]
         return withdrawn
 
 
@@ -79,12 +112,31 @@ class Filling:
         budget_s: how long `wait` waits, in seconds.
     """
 
+    __slots__ = (
+        "_apart",
+        "_awaited",
+        "_began",
+        "_crews",
+        "_fill",
+        "_filled",
+        "_is_settled",
+        "_is_waited_for",
+        "_known",
+        "_lease",
+        "_ledger",
+        "_places",
+        "_together",
+        "budget_s",
+        "constraints",
+    )
+
     def __init__(
         self,
         constraints: Sequence[Constraint],
         known: Mapping[int, Standing],
         lease: MaskLease,
         ledger: Ledger,
+        crews: Crews,
         fill: FillRows,
         budget_s: float,
         places: RowPlaces | None = None,
@@ -93,17 +145,14 @@ class Filling:
         self._known = known
         self._lease = lease
         self._ledger = ledger
+        self._crews = crews
         self._fill = fill
         self.budget_s = budget_s
         self._places = places
-        self._together, self._apart = _Lane(), _Lane()
+        self._together, self._apart = _Lane(crews.together), _Lane(crews.apart)
         self._awaited: dict[int, Standing] = {}
-        self._enlist: Callable[[_Lane], bool] = lambda _: False
         self._began = 0.0
-        self._left_together = self._left_apart = 0
-        self._some_go_on = False
-        self._progress = threading.Condition()  # guards these three
-        self._is_settled = False
+        self._is_waited_for = self._is_settled = False
         self._filled: Filled | None = None
 
     @property
@@ -122,47 +171,55 @@ class Filling:
         """The row is that of the call that was late, if it is over when this step ends."""
         self._awaited[index] = standing
 
-    def start(self, together: Crew, apart: Crew) -> None:
+    def start(self) -> None:
         """Puts threads to work on what was added."""
-        self._began = time.monotonic()
-        self._left_together, self._left_apart = len(self._together.calls), len(self._apart.calls)
-        self._some_go_on = bool(self._together.calls) or any(late.has_row for late in self._awaited.values())
-        self._enlist = lambda lane: (together if lane is self._together else apart).submit(lambda: self._work(lane))
         if self._together.calls:
             self._enlist(self._together)
-        for _ in self._apart.calls:
-            self._enlist(self._apart)
+        if self._apart.calls:
+            self._began = time.monotonic()
+            for _ in self._apart.calls:
+                self._enlist(self._apart)
+
+    def _enlist(self, lane: _Lane) -> None:
+        lane.crew.submit(partial(self._work, lane))
 
     def _work(self, lane: _Lane) -> None:
-        while (call := lane.take()) is not None:
+        lock = self._crews.lock
+        with lock:
+            call = lane.take()
+        while call is not None:
             call.run(self._fill)
-            with self._progress:
-                if lane is self._together:
-                    self._left_together -= 1
-                else:
-                    self._left_apart -= 1
-                    self._some_go_on = True
-                if not self._left_together:
-                    self._progress.notify()
+            with lock:
+                lane.left -= 1
+                if self._is_waited_for and not self._together.left:
+                    self._crews.progress.notify()
+                call = lane.take()
             if self._is_settled:
                 self._ledger.late_returned.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every call has returned, and none of an earlier step is awaited."""
+        return not (self._together.left or self._apart.left or self._awaited)
 
     def can_go_on_within(self, seconds: float, others_go_on: bool) -> bool:
         """Blocks until nothing is filled together any more and there is a row, or ``others_go_on`` without one, at most
         ``seconds``. Returns whether it is so."""
-        if not (self._left_together or self._left_apart):
-            return True
-        with self._progress:
-            return self._progress.wait_for(
-                lambda: not self._left_together and (not self._left_apart or self._some_go_on or others_go_on),
-                seconds,
-            )
+        apart = self._apart
+        others_go_on |= bool(self._together.calls) or any(late.has_row for late in self._awaited.values())
+        return self._progresses_to(
+            lambda: not self._together.left and (not apart.left or apart.left < len(apart.calls) or others_go_on),
+            seconds,
+        )
 
     def wait_for_rest(self, seconds: float) -> None:
         """Blocks until every call has returned, at most ``seconds``."""
-        if self._left_apart:
-            with self._progress:
-                self._progress.wait_for(lambda: not self._left_apart, seconds)
+        self._progresses_to(lambda: not self._apart.left, seconds)
+
+    def _progresses_to(self, is_there: Callable[[], bool], seconds: float) -> bool:
+        with self._crews.lock:
+            self._is_waited_for = True
+            return self._crews.progress.wait_for(is_there, seconds)
 
     def relieve(self) -> None:
         """Puts one more thread to work where calls wait for one that is stuck, or for one that was busy elsewhere."""
@@ -189,26 +246,32 @@ class Filling:
     def settle(self) -> Filled:
         """Sorts out what is over and what is late, without waiting. What is running keeps all that it has."""
         self._is_settled = True
-        withdrawn, unbegun = self._together.clear(), self._apart.clear()
+        unused: list[int] = []
+        if self._is_plain():
+            filled = Filled([_OK] * len(self.constraints), set(), {}, {})
+        else:
+            filled = self._sort_out()
+            unused = [index for index, status in enumerate(filled.statuses) if status is not Status.OK]
+            self._ledger.misses += len(filled.missed)
+        if self._places is not None:
+            self._places.close(unused)
+        if self._known:
+            self._note_filled(filled)
+        self._filled = filled
+        return filled
+
+    def _is_plain(self) -> bool:
+        """Whether every row is OK and where it belongs, as in nearly every step."""
+        return self.is_over and not self._apart.calls and all(call.is_plain for call in self._together.calls)
+
+    def _sort_out(self) -> Filled:
+        with self._crews.lock:
+            self._together.clear()
+            unbegun = self._apart.clear()
         over: list[Call] = []
         running: list[Call] = []
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
-        has_late = bool(withdrawn or unbegun or running or self._awaited)
-        unused: list[int] = []
-        if not has_late and all(call.is_plain and call.bitmask is self.bitmask for call in over):
-            filled = Filled([Status.OK] * len(self.constraints), set(), {}, {})  # nearly every step
-        else:
-            filled = self._sort_out(over, running, unbegun)
-            unused = [index for index, status in enumerate(filled.statuses) if status is not Status.OK]
-        if self._places is not None:
-            self._places.close(unused)
-        self._note_filled(filled)
-        self._ledger.misses += len(filled.missed)
-        self._filled = filled
-        return filled
-
-    def _sort_out(self, over: Sequence[Call], running: Sequence[Call], unbegun: Sequence[Call]) -> Filled:
         filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
         if running:
             self._leave_to(running, filled)
@@ -295,12 +358,13 @@ def wait(filling: Filling, others_go_on: bool = False) -> Filled:
         others_go_on: whether the step has sequences without a constraint, too. A step that has not waits even if all
             its rows are late from earlier steps; any other waits only for what began in it.
     """
-    due = time.monotonic() + filling.budget_s
-    for _ in range(_SLICES):
-        if filling.can_go_on_within(filling.budget_s / _SLICES, others_go_on):
-            filling.wait_for_rest(min(_GRACE * filling.budget_s, due - time.monotonic()))
-            break
-        filling.relieve()
-    if not others_go_on:
-        filling.wait_for_late()
+    if not filling.is_over:  # in nearly every step the model takes longer
+        due = time.monotonic() + filling.budget_s
+        for _ in range(_SLICES):
+            if filling.can_go_on_within(filling.budget_s / _SLICES, others_go_on):
+                filling.wait_for_rest(min(_GRACE * filling.budget_s, due - time.monotonic()))
+                break
+            filling.relieve()
+        if not others_go_on:
+            filling.wait_for_late()
     return filling.settle()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from engine_adapter.masks import MaskBuffers, accept_tokens, fill_rows
+from engine_adapter.masks import MaskBuffers, accept_tokens, are_ok, batches, fill_rows
 from structout import BackendInfo, Choice, Status, Vocabulary
 from structout.backend import Backend, Bitmask
 from structout.constraint import AtOffset, Constraint
-from structout.grammar import BoundBackend
+from structout.grammar import BoundBackend, Grammar
 from tests.fakes import BYTES, EOS, TrieBackend, TrieMatcher
 
 WIDTH = BYTES.bitmask_width
@@ -48,15 +48,25 @@ class FillRaises(TrieMatcher):
         raise RuntimeError("secret")
 
 
-def constraint(
-    backend: type[TrieBackend], tokens: Sequence[int] = (), *, matcher: type[TrieMatcher] = TrieMatcher, start: int = 0
-) -> Constraint:
+GRAMMARS: dict[tuple[type[TrieBackend], type[TrieMatcher]], Grammar] = {}
+"""Each is made once: constraints of two backends never share a call."""
+
+
+def grammar(backend: type[TrieBackend], matcher: type[TrieMatcher]) -> Grammar:
     def create(vocabulary: Vocabulary) -> Backend:
         return backend(vocabulary, matcher)
 
-    info = BackendInfo(id=backend.__name__.lower(), create=create, spec_kinds=frozenset({"choice"}))
-    grammar = BoundBackend.create(info, None, BYTES).unwrap().compile(Choice(OPTIONS)).unwrap()
-    made = grammar.start(activation=AtOffset(start)).unwrap()
+    if (backend, matcher) not in GRAMMARS:
+        info = BackendInfo(id=backend.__name__.lower(), create=create, spec_kinds=frozenset({"choice"}))
+        bound = BoundBackend.create(info, None, BYTES).unwrap()
+        GRAMMARS[backend, matcher] = bound.compile(Choice(OPTIONS)).unwrap()
+    return GRAMMARS[backend, matcher]
+
+
+def constraint(
+    backend: type[TrieBackend], tokens: Sequence[int] = (), *, matcher: type[TrieMatcher] = TrieMatcher, start: int = 0
+) -> Constraint:
+    made = grammar(backend, matcher).start(activation=AtOffset(start)).unwrap()
     for token in tokens:
         assert made.accept(token) is Status.OK
     return made
@@ -79,6 +89,24 @@ def test_a_batch_is_what_its_rows_are_alone(constraints: list[Constraint], rando
         assert (bitmask[row] == alone).all()
     untouched = sorted(set(range(8)) - set(rows))
     assert (bitmask[untouched] == 7).all()
+
+
+@given(st.lists(made, max_size=6), st.data())
+def test_each_is_in_one_call_with_others_of_a_backend_that_fills_batches(
+    constraints: list[Constraint], data: st.DataObject
+) -> None:
+    indices = sorted(data.draw(st.sets(st.sampled_from(range(len(constraints)))) if constraints else st.just(set())))
+    calls = batches(constraints, indices)
+    assert sorted(index for call in calls for index in call) == indices
+    for call in calls:
+        backends = {id(constraints[index].grammar.backend) for index in call}
+        assert len(call) == 1 or (len(backends) == 1 and constraints[call[0]].grammar.backend.batch_filler is not None)
+    assert batches(constraints) == batches(constraints, range(len(constraints)))
+
+
+@given(st.lists(st.sampled_from(Status), max_size=300))
+def test_rows_are_ok_if_each_is(statuses: list[Status]) -> None:
+    assert are_ok(np.array(statuses, np.uint8)) is all(status is Status.OK for status in statuses)
 
 
 @pytest.mark.parametrize("backend", [BatchBackend, RaisingBatch, ShortBatch])

@@ -192,6 +192,16 @@ def test_an_empty_row_is_a_dead_end() -> None:
     assert error.backend == "trie"
 
 
+@given(token=st.integers(0, 32 * WIDTH - 1))
+def test_a_row_of_one_token_is_none(token: int) -> None:
+    class OneFollows(TrieMatcher):
+        def fill(self, row: BitmaskRow) -> Status:
+            row[:] = np.packbits(np.arange(32 * WIDTH) == token, bitorder="little").view(np.int32)
+            return Status.OK
+
+    assert next_tokens(start(OneFollows)) == {token}
+
+
 class Raises(TrieMatcher):
     """Raises in every call, once it was started."""
 
@@ -308,8 +318,14 @@ def test_a_failure_among_drafts_leaves_the_state_as_it_was() -> None:
 
 MISSHAPEN = {
     "too long": np.zeros(WIDTH + 1, np.int32),
+    "too short": np.zeros(WIDTH - 1, np.int32),
     "64 bits": np.zeros(WIDTH, np.int64),
+    "no integers": np.zeros(WIDTH, np.float32),
+    "unsigned": np.zeros(WIDTH, np.uint32),
+    "another byte order": np.zeros(WIDTH, np.dtype(np.int32).newbyteorder()),
     "a matrix": np.zeros((1, WIDTH), np.int32),
+    "not aligned": np.frombuffer(bytearray(4 * WIDTH + 1), np.int32, WIDTH, 1),
+    "not writable": np.frombuffer(bytes(4 * WIDTH), np.int32),
     "not contiguous": np.zeros(2 * WIDTH, np.int32)[::2],
 }
 
