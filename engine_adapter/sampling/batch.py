@@ -4,9 +4,8 @@ A request joins once and gets a slot; each step gathers the rows it samples, in 
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -15,16 +14,17 @@ import numpy.typing as npt
 from engine_adapter.sampling.params import SamplingParams
 from engine_adapter.sampling.penalties import LogitChanges, TokenCounts
 
-_SETTINGS: Final[Mapping[str, type]] = MappingProxyType(
-    {
-        "temperature": np.float32,
-        "top_k": np.int64,
-        "top_p": np.float64,
-        "min_p": np.float64,
-        "logprobs": np.int64,
-    }
+SETTINGS: Final = np.dtype(
+    [
+        ("temperature", np.float32),
+        ("top_k", np.int64),
+        ("top_p", np.float64),
+        ("min_p", np.float64),
+        ("logprobs", np.int64),
+    ],
+    align=True,
 )
-"""The columns that a request's parameters fill, and their types."""
+"""What `SamplingRows` has of each row's request."""
 _CHUNK: Final = 64  # draws made at once: making a generator costs as much as a hundred draws
 _DRAWS_PER_COUNT: Final = 4  # Philox4x64 gives four 64-bit words for each value of its counter
 
@@ -48,31 +48,48 @@ class SamplingRows:
     """What the sampler needs to know of each logits row of one step. Arrays on the host, a value for each row.
 
     Attributes:
-        temperature: float32 [n]; 0 is greedy.
-        top_k: int64 [n]; 0 is off.
-        top_p: float64 [n]; 1 is off.
-        min_p: float64 [n]; 0 is off.
-        logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
+        settings: `SETTINGS` [n], with a property for each column:
+            temperature: float32 [n]; 0 is greedy.
+            top_k: int64 [n]; 0 is off.
+            top_p: float64 [n]; 1 is off.
+            min_p: float64 [n]; 0 is off.
+            logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
         uniforms: float64 [n] in [0, 1); greedy rows do not read theirs.
         changes: what bias and penalties do to each row, None where they do nothing; None if they do to no row.
         alternatives: most alternatives that any row asks for.
     """
 
-    temperature: npt.NDArray[np.float32]
-    top_k: npt.NDArray[np.int64]
-    top_p: npt.NDArray[np.float64]
-    min_p: npt.NDArray[np.float64]
-    logprobs: npt.NDArray[np.int64]
+    settings: npt.NDArray[np.void]
     uniforms: npt.NDArray[np.float64]
     changes: tuple[LogitChanges | None, ...] | None = None
     alternatives: int = attrs.field()
 
     @alternatives.default
     def _default_alternatives(self) -> int:
-        return _most_alternatives(self.logprobs)
+        return _most_alternatives(self.settings)
+
+    @property
+    def temperature(self) -> npt.NDArray[np.float32]:
+        return self.settings["temperature"]
+
+    @property
+    def top_k(self) -> npt.NDArray[np.int64]:
+        return self.settings["top_k"]
+
+    @property
+    def top_p(self) -> npt.NDArray[np.float64]:
+        return self.settings["top_p"]
+
+    @property
+    def min_p(self) -> npt.NDArray[np.float64]:
+        return self.settings["min_p"]
+
+    @property
+    def logprobs(self) -> npt.NDArray[np.int64]:
+        return self.settings["logprobs"]
 
     def __len__(self) -> int:
-        return len(self.temperature)
+        return len(self.settings)
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
@@ -81,9 +98,8 @@ class SamplingRows:
 
     def take(self, index: npt.NDArray[np.intp]) -> "SamplingRows":
         """The rows at ``index``, in its order."""
-        columns = attrs.asdict(self, recurse=False, filter=attrs.filters.include(np.ndarray))
         changes = None if self.changes is None else _changes_column([self.changes[row] for row in index.tolist()])
-        return SamplingRows(**{name: column[index] for name, column in columns.items()}, changes=changes)
+        return SamplingRows(settings=self.settings[index], uniforms=self.uniforms[index], changes=changes)
 
     @classmethod
     def of(
@@ -98,8 +114,11 @@ class SamplingRows:
             TokenCounts(each, prompt).changes(output, len(output)) if each.changes_logits else None
             for each, (prompt, output) in zip(params, so_far, strict=True)
         ]
-        uniform_column = np.asarray(uniforms, dtype=np.float64)
-        return cls(uniforms=uniform_column, changes=_changes_column(changes), **_columns(params))
+        return cls(
+            settings=np.array([_settings(each) for each in params], dtype=SETTINGS),
+            uniforms=np.asarray(uniforms, dtype=np.float64),
+            changes=_changes_column(changes),
+        )
 
 
 def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
@@ -108,18 +127,12 @@ def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
     return temperature, params.top_k, params.top_p, params.min_p, logprobs
 
 
-def _most_alternatives(logprobs: npt.NDArray[np.int64]) -> int:
-    return max(0, int(logprobs.max(initial=-1)))
+def _most_alternatives(settings: npt.NDArray[np.void]) -> int:
+    return max(0, int(settings["logprobs"].max(initial=-1)))
 
 
 def _changes_column(changes: Sequence[LogitChanges | None]) -> tuple[LogitChanges | None, ...] | None:
     return None if all(each is None for each in changes) else tuple(changes)
-
-
-def _columns(params: Sequence[SamplingParams]) -> dict[str, Any]:
-    """The columns of `_SETTINGS`, a value for each of ``params``."""
-    values = zip(*map(_settings, params), strict=True) if params else [()] * len(_SETTINGS)
-    return {name: np.array(column, dtype) for (name, dtype), column in zip(_SETTINGS.items(), values, strict=True)}
 
 
 @attrs.frozen(eq=False)
@@ -127,7 +140,8 @@ class _Gathered:
     """The slots of a step's rows, and what of these does not change from one token to the next."""
 
     slots: list[int]
-    columns: Mapping[str, Any]
+    settings: npt.NDArray[np.void]
+    alternatives: int
 
 
 class SamplingBatch:
@@ -138,7 +152,7 @@ class SamplingBatch:
     """
 
     def __init__(self) -> None:
-        self._settings = _columns([])  # of the slots
+        self._settings = np.zeros(0, dtype=SETTINGS)  # of the slots
         self._chunks: list[int] = []  # of the slots: which chunk of the request's draws is at hand, -1 for none
         self._uniforms = array("d")  # those chunks, one behind the other; quicker to pick a few from than NumPy's
         self._seeds: dict[int, int] = {}  # of the slots that are not free
@@ -159,8 +173,7 @@ class SamplingBatch:
             self._grow()
         self._last = None
         slot = self._free.pop()
-        for column, value in zip(self._settings.values(), settings, strict=True):
-            column[slot] = value
+        self._settings[slot] = settings
         self._chunks[slot] = -1
         self._seeds[slot] = seed
         if counts is not None:
@@ -196,14 +209,17 @@ class SamplingBatch:
         slots = list(slots)
         if self._last is None or self._last.slots != slots:
             self._last = self._gather(slots)
-        changes = self._changes(slots, positions, outputs) if self._counts else None
-        return SamplingRows(uniforms=self._draws(slots, positions), changes=changes, **self._last.columns)
+        return SamplingRows(
+            settings=self._last.settings,
+            uniforms=self._draws(slots, positions),
+            changes=self._changes(slots, positions, outputs) if self._counts else None,
+            alternatives=self._last.alternatives,
+        )
 
     def _gather(self, slots: list[int]) -> _Gathered:
         self._check(slots)
-        at = np.array(slots, dtype=np.intp)
-        columns = {name: column[at] for name, column in self._settings.items()}
-        return _Gathered(slots, columns | {"alternatives": _most_alternatives(columns["logprobs"])})
+        settings = self._settings[np.array(slots, dtype=np.intp)]
+        return _Gathered(slots, settings, _most_alternatives(settings))
 
     def _changes(
         self, slots: Sequence[int], positions: Sequence[int], outputs: Sequence[Sequence[int]] | None
@@ -228,7 +244,7 @@ class SamplingBatch:
         return np.array(draws, dtype=np.float64)
 
     def _draw_chunk(self, slot: int, chunk: int) -> None:
-        if self._settings["temperature"][slot] > 0:
+        if self._settings[slot]["temperature"] > 0:
             drawn = _uniform_chunk(self._seeds[slot], chunk)
             self._uniforms[slot * _CHUNK : (slot + 1) * _CHUNK] = array("d", drawn.tobytes())
         self._chunks[slot] = chunk
@@ -241,9 +257,7 @@ class SamplingBatch:
     def _grow(self) -> None:
         old = len(self._chunks)
         more = max(8, old)
-        self._settings = {
-            name: np.concatenate([column, np.zeros(more, column.dtype)]) for name, column in self._settings.items()
-        }
+        self._settings = np.concatenate([self._settings, np.zeros(more, dtype=SETTINGS)])
         self._chunks += [-1] * more
         self._uniforms.frombytes(bytes(8 * _CHUNK * more))
         self._free += range(old + more - 1, old - 1, -1)

@@ -20,6 +20,7 @@ from functools import partial
 import numpy as np
 from numba import from_dtype, njit, types
 
+from engine_adapter.sampling.batch import SETTINGS
 from engine_adapter.sampling.sampled import SAMPLED_ROW, RowFlag
 
 BLOCK = 1024
@@ -321,14 +322,15 @@ def _allowed(logits, words, masked, gathered):
 
 
 @kernel
-def _change(values, tokens, changed, bias, repetition, penalty):
+def _change(values, tokens, changes):
     """Bias and penalties, in place; on what is not there they have no effect."""
     is_gathered = len(tokens) > 0
-    for at in range(len(changed)):
-        place = _place(tokens, changed[at]) if is_gathered else changed[at]
-        if place < len(values) and (not is_gathered or tokens[place] == changed[at]):
-            biased = values[place] + bias[at]
-            values[place] = (biased / repetition[at] if biased > 0 else biased * repetition[at]) - penalty[at]
+    for at in range(len(changes)):
+        change = changes[at]
+        place = _place(tokens, change.token) if is_gathered else change.token
+        if place < len(values) and (not is_gathered or tokens[place] == change.token):
+            biased = values[place] + change.bias
+            values[place] = (biased / change.repetition if biased > 0 else biased * change.repetition) - change.penalty
 
 
 @kernel
@@ -362,6 +364,12 @@ def _cut(values, weights, bar, least):
         weights[at] = weights[at] if values[at] >= bar and weights[at] >= least else np.float32(0.0)
 
 
+CHANGE = np.dtype(
+    [("token", np.int64), ("bias", np.float32), ("repetition", np.float32), ("penalty", np.float32)], align=True
+)
+"""One token of `LogitChanges`."""
+
+
 def _read(dtype, dimensions=1):
     return types.Array(dtype, dimensions, "C", readonly=True)
 
@@ -369,8 +377,7 @@ def _read(dtype, dimensions=1):
 _SIGNATURE = types.void(
     types.Array(types.float32, 2, "C"),
     _read(types.int32, 2),
-    *map(_read, (types.int64, types.float32, types.int64, types.float64, types.float64, types.int64, types.float64)),
-    *map(_read, (types.int64, types.int64, types.float32, types.float32, types.float32)),
+    *map(_read, (types.int64, from_dtype(SETTINGS), types.float64, types.int64, from_dtype(CHANGE))),
     types.Array(from_dtype(SAMPLED_ROW), 1, "C"),
     types.Array(types.int64, 2, "C"),
     types.Array(types.float32, 2, "C"),
@@ -386,34 +393,16 @@ def _compiled(function):
 
 
 @_compiled
-def sample_rows(
-    logits,
-    masks,
-    row_map,
-    temperature,
-    top_k,
-    top_p,
-    min_p,
-    logprobs,
-    uniforms,
-    ends,
-    changed,
-    bias,
-    repetition,
-    penalty,
-    out,
-    top_tokens,
-    top_logprobs,
-):
+def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, top_tokens, top_logprobs):
     """Writes a step's results; see `engine_adapter.sampling.sampler.sample`. Contiguous arrays.
 
     Args:
         logits: float32 [n, V].
         masks: int32 [rows, words].
         row_map: int64 [n], each -1 or a row of ``masks``.
-        temperature, top_k, top_p, min_p, logprobs, uniforms: the columns of `SamplingRows`.
-        ends: int64 [n]: where each row's part of what follows ends, and the next row's begins; [0] if there is none.
-        changed, bias, repetition, penalty: the `LogitChanges` of all rows, one behind the other.
+        settings, uniforms: as in `SamplingRows`.
+        ends: int64 [n]: where each row's part of ``changes`` ends, and the next row's begins; [0] if there is none.
+        changes: `CHANGE` of all rows, one row's behind the other's.
         out: `SAMPLED_ROW` [n].
         top_tokens, top_logprobs: int64 and float32 [n, k], k the largest of ``logprobs``; [0, 0] if none is above 0.
     """
@@ -438,26 +427,36 @@ def sample_rows(
             begin, end = ends[row - 1] if row else 0, ends[row]
             if row_map[row] < 0 and begin < end:
                 values = _copied(values, masked)
-            _change(values, tokens, changed[begin:end], bias[begin:end], repetition[begin:end], penalty[begin:end])
+            _change(values, tokens, changes[begin:end])
         best = _largest_of(values)
         out[row].flag = _flag(best)
         if out[row].flag != OK:
             continue
-        is_greedy = temperature[row] == 0.0
-        tempered = np.float32(1.0) if is_greedy else temperature[row]
+        asked = settings[row]
+        is_greedy = asked.temperature == 0.0
+        tempered = np.float32(1.0) if is_greedy else asked.temperature
         weights, sums = weights_room[: len(values)], sums_room[: (len(values) + BLOCK - 1) // BLOCK]
         total = 0.0
-        if not is_greedy or logprobs[row] >= 0:
+        if not is_greedy or asked.logprobs >= 0:
             _weigh(values, best, tempered, weights)
-        if logprobs[row] >= 0:
+        if asked.logprobs >= 0:
             total = _sum_blocks(weights, sums)
-        if logprobs[row] > 0:
-            wanted = logprobs[row]
-            _report(values, tokens, best, tempered, total, top_tokens[row, :wanted], top_logprobs[row, :wanted])
+        if asked.logprobs > 0:
+            top = top_tokens[row, : asked.logprobs], top_logprobs[row, : asked.logprobs]
+            _report(values, tokens, best, tempered, total, top[0], top[1])
         if is_greedy:
             at = _first(values, best)
         else:
-            at = _choose(values, best, weights, sums, top_k[row], top_p[row], min_p[row], uniforms[row])
+            at = _choose(
+                values,
+                best,
+                weights,
+                sums,
+                asked.top_k,
+                asked.top_p,
+                asked.min_p,
+                uniforms[row],
+            )
         out[row].token = tokens[at] if len(tokens) else at
-        if logprobs[row] >= 0:
+        if asked.logprobs >= 0:
             out[row].logprob = _logprob(values[at], best, tempered, total)
