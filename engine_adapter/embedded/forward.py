@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import attrs
+import numpy as np
 import torch
 
 from engine_adapter.embedded.model import ModelRunner, SupportsPooling
@@ -42,7 +43,7 @@ class Late:
     has_missed: bool
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class NewToken:
     """A token that was sampled for a sequence, and is not accepted yet."""
 
@@ -106,8 +107,8 @@ class Forward:
         mask_entries: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        batch_sampler(runner.device.type)  # so that what there is to compile is compiled before the first step
         self.sampling = SamplingBatch()
+        self._sample_batch = batch_sampler(runner.device.type)
         self._runner = runner
         self._clock = clock
         self.filler = Filler(runner.max_rows, bitmask_width, budget_s=mask_budget_s)
@@ -206,7 +207,10 @@ class Forward:
             with torch.inference_mode():  # in which the model made what is changed here
                 for index in withholding:
                     withhold_stops(sequences[index], together[index], None if rows[index] < 0 else bitmask[rows[index]])
-        sampled = sample(together, params, *((bitmask, rows) if places is None else places.send(rows)))
+        if places is None:
+            sampled = self._sample_batch(together, params, bitmask, np.array(rows))
+        else:
+            sampled = sample(together, params, *places.send(rows))
         for index, (sequence, (token, _, flag)) in enumerate(zip(sequences, sampled.on_host(), strict=True)):
             try:
                 if flag == RowFlag.OK:

@@ -374,7 +374,7 @@ def _read(dtype, dimensions=1):
     return types.Array(dtype, dimensions, "C", readonly=True)
 
 
-_SIGNATURE = types.void(
+_SIGNATURE = types.boolean(
     types.Array(types.float32, 2, "C"),
     _read(types.int32, 2),
     *map(_read, (types.int64, from_dtype(SETTINGS), types.float64, types.int64, from_dtype(CHANGE))),
@@ -405,10 +405,19 @@ def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, 
         changes: `CHANGE` of all rows, one row's behind the other's.
         out: `SAMPLED_ROW` [n].
         top_tokens, top_logprobs: int64 and float32 [n, k], k the largest of ``logprobs``; [0, 0] if none is above 0.
+
+    Returns:
+        False, and nothing is done, if the first five do not fit together.
     """
     count, vocabulary = logits.shape
+    if not vocabulary or not (count == len(row_map) == len(settings) == len(uniforms)):
+        return False
+    for row in row_map:
+        if row < -1 or row >= len(masks):
+            return False
     # Room for one row.
-    masked, weights_room = np.empty(vocabulary, np.float32), np.empty(vocabulary, np.float32)
+    memory = np.empty(2 * vocabulary, np.float32)
+    masked, weights_room = memory[:vocabulary], memory[vocabulary:]
     gathered = np.empty(vocabulary // SPARSE + 32, np.int64)
     sums_room = np.empty((vocabulary + BLOCK - 1) // BLOCK, np.float64)
     for row in range(count):
@@ -460,3 +469,4 @@ def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, 
         out[row].token = tokens[at] if len(tokens) else at
         if asked.logprobs >= 0:
             out[row].logprob = _logprob(values[at], best, tempered, total)
+    return True

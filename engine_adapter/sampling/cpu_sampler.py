@@ -20,7 +20,13 @@ _NO_TOP: Final = (np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 def sample_batch(
     logits: torch.Tensor, rows: SamplingRows, bitmask: npt.NDArray[np.int32], row_map: npt.NDArray[np.int64]
 ) -> SampledRows:
-    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on the CPU, and a bitmask on the host."""
+    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on the CPU, and a bitmask on the host.
+
+    Raises:
+        ValueError: they do not fit together.
+    """
+    if logits.requires_grad:
+        logits = logits.detach()
     if logits.dtype is not torch.float32 or not logits.is_contiguous():
         logits = logits.float().contiguous()
     out = np.empty(len(rows), SAMPLED_ROW)
@@ -28,7 +34,7 @@ def sample_batch(
     if rows.alternatives:
         shape = (len(rows), rows.alternatives)
         top = np.empty(shape, np.int64), np.empty(shape, np.float32)
-    sample_rows(
+    fits = sample_rows(
         logits.numpy(),
         bitmask if bitmask.flags.c_contiguous else np.ascontiguousarray(bitmask),
         row_map,
@@ -38,6 +44,10 @@ def sample_batch(
         out,
         *top,
     )
+    if not fits:
+        raise ValueError(
+            f"logits {list(logits.shape)} do not fit {len(rows)} rows of parameters and {len(bitmask)} of masks"
+        )
     return SampledRows(out, top)
 
 

@@ -39,8 +39,7 @@ def sample(
     Raises:
         ValueError: shapes, dtypes, devices or the map do not fit together, a fault of the caller.
     """
-    if logits.requires_grad:
-        logits = logits.detach()
+    logits = logits.detach()
     _check_logits(logits, rows)
     words = _words(bitmask, logits)
     mapped = _mapped(row_map, len(rows), len(words))
@@ -50,7 +49,11 @@ def sample(
 @functools.cache
 def batch_sampler(device_type: str) -> Callable[..., Sampled]:
     """What samples on a kind of device: Numba's kernel on the CPU and Triton's on CUDA, where these are installed, else
-    torch. The first call for the CPU compiles, for seconds: an engine calls this before its first step."""
+    torch. The first call for the CPU compiles, for seconds, so an engine calls this before its first step.
+
+    Returns:
+        `sample` without its checks. A bitmask on the host has to be an array, and the row map one of int64.
+    """
     with contextlib.suppress(ImportError):
         if device_type == "cpu":
             from engine_adapter.sampling import cpu_sampler

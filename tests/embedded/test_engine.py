@@ -31,6 +31,7 @@ from engine_adapter.embedded.scheduler import LEAST_PART, Chunk, Scheduler
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReason
 from engine_adapter.sampling import SamplingParams
 from engine_adapter.sampling.batch import SamplingBatch
+from engine_adapter.sampling.sampled import SampledRows
 from structout import Choice, Err, ErrorKind, GrammarError, Ok, Status
 from structout.backend import BitmaskRow
 from structout.compile import CompileService, Pending
@@ -494,9 +495,11 @@ def test_an_interrupt_from_the_thread_that_fills_is_a_failure(
     assert outcomes == expected
 
 
-@pytest.mark.parametrize("target", ["sample", "wait", "NewToken"])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(SampledRows, "on_host"), (forward_module, "wait"), (forward_module, "NewToken")]
+)
 def test_the_users_interrupt_crosses_a_step_and_no_output_is_wrong(
-    service: CompileService, monkeypatch: pytest.MonkeyPatch, target: str
+    service: CompileService, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
     """Who was in that step has ended; who waited goes on as if nothing had been."""
     expected = ends(list(run(Engine(ScriptedRunner(), service), [_free("waits")])))
@@ -505,7 +508,7 @@ def test_the_users_interrupt_crosses_a_step_and_no_output_is_wrong(
         engine.add(_free(id)).unwrap()
     engine.step()
     with monkeypatch.context() as patched:
-        patched.setattr(forward_module, target, thrower(KeyboardInterrupt()))
+        patched.setattr(owner, name, thrower(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             engine.step()
     outcomes = ends(list(run(engine, [])))

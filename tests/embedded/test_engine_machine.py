@@ -26,6 +26,7 @@ from engine_adapter.embedded.stops import StopScanner
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, Terminal
 from engine_adapter.promotion import Promoter
 from engine_adapter.sampling import SamplingBatch, SamplingParams
+from engine_adapter.sampling.sampled import SampledRows
 from structout import Choice, Err, ErrorKind, GrammarError, Ok, Result, Vocabulary
 from structout.compile import Pending
 from structout.constraint import Constraint
@@ -104,7 +105,7 @@ TARGETS: tuple[tuple[object, str], ...] = (
     (engine_module, "Finished"),
     (engine_module, "Usage"),
     (engine_module, "checked"),
-    (forward_module, "sample"),
+    (SampledRows, "on_host"),
     (forward_module, "fill_rows"),
     (forward_module, "NewToken"),
     (Detokenizer, "push"),

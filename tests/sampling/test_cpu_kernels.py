@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine_adapter.sampling import SamplingParams, SamplingRows
 from engine_adapter.sampling.sampled import RowFlag
-from engine_adapter.sampling.sampler import sample
+from engine_adapter.sampling.sampler import batch_sampler, sample
 from tests.sampling.strategies import Batch, batches, by_rows
 
 kernels = pytest.importorskip("engine_adapter.sampling.cpu_kernels", reason="numba is not installed")
@@ -76,6 +76,18 @@ def test_bits_behind_the_vocabulary_need_no_room() -> None:
     logits = torch.arange(size, dtype=torch.float32)[None]
     sampled = sample(logits, rows, np.full((1, size), -1, np.int32), [0])
     assert sampled.on_host()[0][::2] == (size - 1, RowFlag.OK)
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "row_map"), [(2, 40, [0]), (1, 0, [0]), (1, 40, [1]), (1, 40, [-2]), (1, 40, [])]
+)
+def test_what_does_not_fit_is_refused_before_it_is_read(count: int, width: int, row_map: list[int]) -> None:
+    """An engine calls it without the checks of `sample`."""
+    rows = SamplingRows.of([SamplingParams()], [0.0])
+    with pytest.raises(ValueError, match="do not fit 1 rows of parameters"):
+        batch_sampler("cpu")(
+            torch.zeros(count, width), rows, np.full((1, 2), -1, np.int32), np.array(row_map, np.int64)
+        )
 
 
 @pytest.mark.long
