@@ -153,7 +153,7 @@ class SamplingBatch:
 
     def __init__(self) -> None:
         self._settings = np.zeros(0, dtype=SETTINGS)  # of the slots
-        self._chunks: list[int] = []  # of the slots: which chunk of the request's draws is at hand, -1 for none
+        self._chunks: list[int | None] = []  # of the slots: which chunk of the request's draws is at hand
         self._uniforms = array("d")  # those chunks, one behind the other; quicker to pick a few from than NumPy's
         self._seeds: dict[int, int] = {}  # of the slots that are not free
         self._counts: dict[int, TokenCounts] = {}  # of the slots whose logits change
@@ -174,7 +174,7 @@ class SamplingBatch:
         self._last = None
         slot = self._free.pop()
         self._settings[slot] = settings
-        self._chunks[slot] = -1
+        self._chunks[slot] = None
         self._seeds[slot] = seed
         if counts is not None:
             self._counts[slot] = counts
@@ -200,7 +200,8 @@ class SamplingBatch:
                 has penalties.
 
         Raises:
-            ValueError: a slot is free, they differ in length, or tokens that penalties need are not there.
+            ValueError: a slot is free, a position is below 0, they differ in length, or tokens that penalties need are
+                not there.
         """
         if len(slots) != len(positions):
             raise ValueError(f"{len(slots)} slots but {len(positions)} positions")
@@ -244,6 +245,8 @@ class SamplingBatch:
         return np.array(draws, dtype=np.float64)
 
     def _draw_chunk(self, slot: int, chunk: int) -> None:
+        if chunk < 0:
+            raise ValueError("positions count from 0")
         if self._settings[slot]["temperature"] > 0:
             drawn = _uniform_chunk(self._seeds[slot], chunk)
             self._uniforms[slot * _CHUNK : (slot + 1) * _CHUNK] = array("d", drawn.tobytes())
@@ -258,6 +261,6 @@ class SamplingBatch:
         old = len(self._chunks)
         more = max(8, old)
         self._settings = np.concatenate([self._settings, np.zeros(more, dtype=SETTINGS)])
-        self._chunks += [-1] * more
+        self._chunks += [None] * more
         self._uniforms.frombytes(bytes(8 * _CHUNK * more))
         self._free += range(old + more - 1, old - 1, -1)

@@ -18,10 +18,13 @@ What a row comes to depends on nothing but the row, so it is the same in every b
 from functools import partial
 
 import numpy as np
-from numba import from_dtype, njit, types
+from numba import config, from_dtype, njit, types
 
 from engine_adapter.sampling.batch import SETTINGS
 from engine_adapter.sampling.sampled import SAMPLED_ROW, RowFlag
+
+if config.DISABLE_JIT:
+    raise ImportError("Numba compiles nothing while NUMBA_DISABLE_JIT is set")
 
 BLOCK = 1024
 """Weights summed at once in the inverse CDF."""
@@ -259,13 +262,13 @@ def _weight_from(values, weights, bar):
 @kernel
 def _top_p_bar(values, weights, best, total, top_p):
     """The value of the token with which the weight, most likely first, reaches ``top_p`` of the whole."""
-    # Tokens that weigh at most (1 - top_p) of the mean weigh together at most what is cut off: they come behind.
+    # Tokens that weigh less than (1 - top_p) of the mean weigh together less than what is cut off: they come behind.
     floor = (1.0 - top_p) * total / len(values)
     candidates, their_weights = np.empty(len(values), np.float32), np.empty(len(values), np.float32)
     found = 0
     for at in range(len(values)):
         candidates[found], their_weights[found] = values[at], weights[at]
-        found += weights[at] > floor
+        found += weights[at] >= floor
     low, high = np.int64(LOWEST_KEY), np.int64(_key_of(best)) + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -328,7 +331,7 @@ def _change(values, tokens, changes):
     for at in range(len(changes)):
         change = changes[at]
         place = _place(tokens, change.token) if is_gathered else change.token
-        if place < len(values) and (not is_gathered or tokens[place] == change.token):
+        if 0 <= place < len(values) and (not is_gathered or tokens[place] == change.token):
             biased = values[place] + change.bias
             values[place] = (biased / change.repetition if biased > 0 else biased * change.repetition) - change.penalty
 
@@ -388,7 +391,7 @@ def _compiled(function):
     """Compiled now, which takes seconds; kept on the disk for the next process, if anything can be."""
     try:
         return kernel(_SIGNATURE, nogil=True, cache=True)(function)
-    except (OSError, RuntimeError):
+    except Exception:  # such as a file of it that was cut short
         return kernel(_SIGNATURE, nogil=True)(function)
 
 
@@ -407,10 +410,10 @@ def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, 
         top_tokens, top_logprobs: int64 and float32 [n, k], k the largest of ``logprobs``; [0, 0] if none is above 0.
 
     Returns:
-        False, and nothing is done, if the first five do not fit together.
+        False, and nothing is done, if the first six do not fit together.
     """
     count, vocabulary = logits.shape
-    if not vocabulary or not (count == len(row_map) == len(settings) == len(uniforms)):
+    if not vocabulary or not (count == len(row_map) == len(settings) == len(uniforms)) or len(ends) not in (0, count):
         return False
     for row in row_map:
         if row < -1 or row >= len(masks):

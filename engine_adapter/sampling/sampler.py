@@ -49,7 +49,8 @@ def sample(
 @functools.cache
 def batch_sampler(device_type: str) -> Callable[..., Sampled]:
     """What samples on a kind of device: Numba's kernel on the CPU and Triton's on CUDA, where these are installed, else
-    torch. The first call for the CPU compiles, for seconds, so an engine calls this before its first step.
+    torch. So it is where ``NUMBA_DISABLE_JIT`` is set. The first call for the CPU compiles, for seconds, so an engine
+    calls this before its first step.
 
     Returns:
         `sample` without its checks. A bitmask on the host has to be an array, and the row map one of int64.

@@ -22,7 +22,7 @@ def changed(logits: torch.Tensor, changes: Sequence[LogitChanges | None] | None)
     if changes is None:
         return logits
     floats = logits.float()
-    parts = [(row, each, np.flatnonzero(each.tokens < logits.shape[1])) for row, each in enumerate(changes) if each]
+    parts = [(row, each, _known(each.tokens, logits.shape[1])) for row, each in enumerate(changes) if each]
     at = np.concatenate([np.full(len(known), row) for row, _, known in parts])
     tokens = np.concatenate([each.tokens[known] for _, each, known in parts])
     bias, repetition, penalty = (
@@ -32,6 +32,11 @@ def changed(logits: torch.Tensor, changes: Sequence[LogitChanges | None] | None)
     place = (to_device(at, logits.device), to_device(tokens, logits.device))
     biased = floats[place] + bias
     return floats.index_put(place, torch.where(biased > 0, biased / repetition, biased * repetition) - penalty)
+
+
+def _known(tokens: npt.NDArray[np.int64], vocabulary: int) -> npt.NDArray[np.intp]:
+    """Where tokens are that a row of logits has. A prompt's may be below 0, as those that stand for an image."""
+    return np.flatnonzero((tokens >= 0) & (tokens < vocabulary))
 
 
 def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row_map: npt.NDArray[np.int64]) -> Sampled:

@@ -169,7 +169,9 @@ def batches(draw: st.DrawFn) -> Batch:
 
 _uniforms = st.sampled_from([0.0, 1.0 - 2.0**-53]) | st.integers(0, 99).map(lambda seed: request_uniform(seed, 0))
 
-_so_far = st.tuples(st.lists(_tokens, max_size=6), st.lists(_tokens, max_size=6))
+_prompt_tokens = _tokens | st.sampled_from([-1, -40, -(10**9), 10**9])
+"""Those below 0 stand for what is no token, such as an image."""
+_so_far = st.tuples(st.lists(_prompt_tokens, max_size=6), st.lists(_tokens, max_size=6))
 
 _shapes = st.sampled_from(["wide", "narrow", "ties", "gaps"])
 

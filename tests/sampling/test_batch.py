@@ -62,6 +62,15 @@ def _asking_for(number: int) -> SamplingParams:
     return SamplingParams(seed=number, temperature=number % 2, top_k=number, logprobs=number)
 
 
+@pytest.mark.parametrize("position", [-1, -64, -65])
+def test_position_below_0_is_refused(position: int) -> None:
+    """No draw of whoever had the slot before is taken for it."""
+    batch = SamplingBatch()
+    slot = batch.join(SamplingParams(seed=1))
+    with pytest.raises(ValueError, match="positions count from 0"):
+        batch.rows([slot], [position])
+
+
 def test_slot_is_used_again_with_nothing_of_the_last_request() -> None:
     batch = SamplingBatch()
     first = batch.join(SamplingParams(seed=1, top_k=5, logprobs=2))

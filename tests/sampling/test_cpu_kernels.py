@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 import torch
@@ -90,6 +91,19 @@ def test_what_does_not_fit_is_refused_before_it_is_read(count: int, width: int, 
         )
 
 
+def test_least_nucleus_is_the_largest_where_all_weigh_the_same() -> None:
+    """They differ by less than a weight shows."""
+    rows = SamplingRows.of([SamplingParams(temperature=1.0, top_p=1e-300)], [0.0])
+    assert sample(torch.arange(4.0)[None] * 1e-30, rows).on_host()[0][::2] == (3, RowFlag.OK)
+
+
+def test_changes_of_fewer_rows_are_refused_before_they_are_read() -> None:
+    rows = SamplingRows.of([SamplingParams(logit_bias={1: 2.0})] * 2, [0.0] * 2)
+    assert rows.changes is not None
+    with pytest.raises(ValueError, match="do not fit 2 rows of parameters"):
+        sample(torch.zeros(2, 4), attrs.evolve(rows, changes=rows.changes[:1]))
+
+
 @pytest.mark.long
 def test_nothing_is_read_or_written_out_of_bounds(tmp_path: Path) -> None:
     """The laws once more, with the kernel compiled so that it checks every index."""
@@ -118,3 +132,15 @@ from engine_adapter.sampling import cpu_kernels
 assert cpu_kernels.sample_rows.signatures
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_files_cut_short_are_not_used(tmp_path: Path) -> None:
+    """As those of a machine that lost its power while they were written."""
+    command = [sys.executable, "-c", "import engine_adapter.sampling.cpu_kernels"]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run(command, env=environment, check=True)
+    files = [*tmp_path.rglob("*.nbi"), *tmp_path.rglob("*.nbc")]
+    assert files
+    for file in files:
+        file.write_bytes(b"")
+    subprocess.run(command, env=environment, check=True)

@@ -1,5 +1,7 @@
 """Which sampler stands behind the door on which device, and what the one for CUDA refuses."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -98,3 +100,14 @@ def test_rows_that_do_not_fit_the_device_sampler() -> None:
             small.stage(SamplingRows.of([SamplingParams()] * 2, [0.0] * 2), np.array(row_map))
     with pytest.raises(ValueError, match="2 rows of logits, but outputs for 1"):
         small.launch(torch.zeros(2, 40), None, triton_sampler.Outputs.empty(1, device))
+
+
+def test_where_numba_compiles_nothing_torch_samples() -> None:
+    pytest.importorskip("numba", reason="numba is not installed")
+    script = """
+import torch
+from engine_adapter.sampling import SamplingParams, SamplingRows, sampler
+sampled = sampler.sample(torch.arange(4.0)[None], SamplingRows.of([SamplingParams(temperature=0)], [0.0]))
+assert sampled.tokens.tolist() == [3]
+"""
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, check=True)
