@@ -192,7 +192,7 @@ class Filling:
             with lock:
                 lane.left -= 1
                 if self._is_waited_for and not self._together.left:
-                    self._crews.progress.notify()
+                    self._crews.progress.notify_all()  # also past a waiter that an interrupt has left behind
                 call = lane.take()
             if self._is_settled:
                 self._ledger.late_returned.set()
