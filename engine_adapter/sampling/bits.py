@@ -27,12 +27,9 @@ def fitted(words: Words, vocabulary: int) -> Words:
     return cleared
 
 
-def set_bits(words: Words, filled: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
-    """Where the set bits of a row are, in order: int32 [words] to int64 [tokens]. Quick if few words have any.
-
-    ``filled`` is ``words != 0``, for callers who have it.
-    """
-    at_words = np.flatnonzero(words != 0 if filled is None else filled)
+def set_bits(words: Words) -> npt.NDArray[np.int64]:
+    """Where the set bits of a row are, in order: int32 [words] to int64 [tokens]. Quick if few words have any."""
+    at_words = np.flatnonzero(words)
     bits = np.flatnonzero(np.unpackbits(_octets(words[at_words]), bitorder="little").view(np.bool_))
     tokens: npt.NDArray[np.int64] = (at_words[bits >> 5] << 5) + (bits & 31)
     return tokens

@@ -65,17 +65,20 @@ class Thrower:
         calls: how many there were.
         name: of the function that it was.
         concerned: id of the request that the call was made for; None if it was made for all.
+        called: the functions that were called.
     """
 
     at: int | None
     calls: int = 0
     name: str = ""
     concerned: str | None = None
+    called: set[str] = attrs.field(factory=set)
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         if event != "call" or not is_call(frame.f_code):
             return
         self.calls += 1
+        self.called.add(frame.f_code.co_qualname)
         if self.at == self.calls - 1:
             self.name, self.concerned = frame.f_code.co_qualname, concerned(frame)
             if "self" in frame.f_locals and isinstance(frame.f_locals["self"], StepReport):
@@ -245,7 +248,14 @@ def test_the_scenario_has_everything_in_it() -> None:
     assert any(end.vector for end in ends)
     assert trial.preemptions > 0
     assert trial.thrower.calls > 800
+    assert trial.thrower.called >= {"Filler.begin", "Forward._sample", "SamplingBatch.rows", "SampledRows.on_host"}
     assert undisturbed(True).thrower.calls > 40
+    assert undisturbed(True).thrower.called >= {
+        "fill_rows",
+        "Constraint.fill",
+        "Constraint.settle_fill",
+        "TrieMatcher.fill",
+    }
 
 
 @pytest.mark.parametrize("part", range(SLICES))
