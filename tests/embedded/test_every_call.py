@@ -8,6 +8,7 @@ and grammar that is called inside of a step, in the engine's thread or in the on
 import inspect
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -22,6 +23,7 @@ from engine_adapter.embedded import engine as engine_module
 from engine_adapter.embedded import forward as forward_module
 from engine_adapter.embedded.engine import Engine, StepReport, run
 from engine_adapter.embedded.request import Request, Sequence
+from engine_adapter.filling import Filling
 from engine_adapter.masks import fill_rows
 from engine_adapter.outcome import Aborted, Delta, Failed, Finished, FinishReason, Terminal
 from engine_adapter.sampling import SamplingParams
@@ -35,6 +37,7 @@ pytestmark = pytest.mark.long
 ROOT = Path(engine_module.__file__).resolve().parents[2]
 PARTS = tuple(str(ROOT / part) for part in ("engine_adapter/", "structout/", "tests/scripted.py", "tests/fakes.py"))
 SLICES = 8
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +69,8 @@ class Thrower:
         name: of the function that it was.
         concerned: id of the request that the call was made for; None if it was made for all.
         called: the functions that were called.
+        is_waited_for: set when a step waits for its bitmasks. They are not filled before, or it would be a matter of
+            luck which calls a step makes.
     """
 
     at: int | None
@@ -73,13 +78,17 @@ class Thrower:
     name: str = ""
     concerned: str | None = None
     called: set[str] = attrs.field(factory=set)
+    is_waited_for: threading.Event = attrs.field(factory=threading.Event)
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         if event != "call" or not is_call(frame.f_code):
             return
         self.calls += 1
         self.called.add(frame.f_code.co_qualname)
+        if frame.f_code is Filling.can_go_on_within.__code__:
+            self.is_waited_for.set()
         if self.at == self.calls - 1:
+            self.is_waited_for.set()  # if it is waited for at all now
             self.name, self.concerned = frame.f_code.co_qualname, concerned(frame)
             if "self" in frame.f_locals and isinstance(frame.f_locals["self"], StepReport):
                 self.name = "StepReport"
@@ -171,15 +180,18 @@ def tried(at: int | None, *, in_fill: bool) -> Trial:
         service,
         step_tokens=6,
         kv_tokens=20,
-        mask_budget_s=60.0,
+        mask_budget_s=PATIENCE_S,
         canonical=LongestTokens(),
         mask_entries=2,
         clock=lambda: 0.0,
     )
 
     def fill(*args: Any) -> object:
-        with trial.thrower.at_work() if in_fill else nullcontext():
-            return fill_rows(*args)
+        if in_fill:
+            with trial.thrower.at_work():
+                return fill_rows(*args)
+        assert trial.thrower.is_waited_for.wait(PATIENCE_S)
+        return fill_rows(*args)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(forward_module, "fill_rows", fill)
@@ -187,6 +199,8 @@ def tried(at: int | None, *, in_fill: bool) -> Trial:
             engine.add(each).unwrap()
         for step in range(60):
             happens(step, engine, service)
+            if not trial.thrower.name:
+                trial.thrower.is_waited_for.clear()
             try:
                 with nullcontext() if in_fill else trial.thrower.at_work():
                     report = engine.step()
@@ -248,7 +262,13 @@ def test_the_scenario_has_everything_in_it() -> None:
     assert any(end.vector for end in ends)
     assert trial.preemptions > 0
     assert trial.thrower.calls > 800
-    assert trial.thrower.called >= {"Filler.begin", "Forward._sample", "SamplingBatch.rows", "SampledRows.on_host"}
+    assert trial.thrower.called >= {
+        "Filler.begin",
+        "Filling.wait_for_rest",
+        "Forward._sample",
+        "SamplingBatch.rows",
+        "SampledRows.on_host",
+    }
     assert undisturbed(True).thrower.calls > 40
     assert undisturbed(True).thrower.called >= {
         "fill_rows",
