@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 
 import attrs
-import numpy as np
 import torch
 
 from engine_adapter.embedded.model import ModelRunner, SupportsPooling
@@ -208,7 +207,7 @@ class Forward:
                 for index in withholding:
                     withhold_stops(sequences[index], together[index], None if rows[index] < 0 else bitmask[rows[index]])
         if places is None:
-            sampled = self._sample_batch(together, params, bitmask, np.array(rows))
+            sampled = self._sample_batch(together, params, bitmask, rows)
         else:
             sampled = sample(together, params, *places.send(rows))
         for index, (sequence, (token, _, flag)) in enumerate(zip(sequences, sampled.on_host(), strict=True)):

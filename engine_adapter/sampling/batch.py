@@ -24,7 +24,7 @@ SETTINGS: Final = np.dtype(
     ],
     align=True,
 )
-"""What `SamplingRows` has of each row's request."""
+"""What each row's request asks for."""
 _CHUNK: Final = 64  # draws made at once: making a generator costs as much as a hundred draws
 _DRAWS_PER_COUNT: Final = 4  # Philox4x64 gives four 64-bit words for each value of its counter
 
@@ -43,53 +43,76 @@ def _uniform_chunk(seed: int, chunk: int) -> npt.NDArray[np.float64]:
     return np.random.Generator(np.random.Philox(key=seed % 2**64, counter=counter)).random(_CHUNK)
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class SamplingRows:
-    """What the sampler needs to know of each logits row of one step. Arrays on the host, a value for each row.
+@attrs.frozen(eq=False)
+class StepSettings:
+    """What the rows of a step ask for: the same object in every step that has the same requests in it.
 
     Attributes:
-        settings: `SETTINGS` [n], with a property for each column:
+        table: `SETTINGS` [n], contiguous.
+        alternatives: most alternatives that any row asks for.
+        address: of the table's memory. To ask NumPy for it costs as much as to sample a row.
+    """
+
+    table: npt.NDArray[np.void]
+    alternatives: int = attrs.field(init=False)
+    address: int = attrs.field(init=False)
+
+    @alternatives.default
+    def _find_alternatives(self) -> int:
+        return max(0, int(self.table["logprobs"].max(initial=-1)))
+
+    @address.default
+    def _find_address(self) -> int:
+        return self.table.ctypes.data
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class SamplingRows:
+    """What the sampler needs to know of each logits row of one step, on the host.
+
+    Attributes:
+        settings: what the rows ask for, with a property for each column:
             temperature: float32 [n]; 0 is greedy.
             top_k: int64 [n]; 0 is off.
             top_p: float64 [n]; 1 is off.
             min_p: float64 [n]; 0 is off.
             logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
-        uniforms: float64 [n] in [0, 1); greedy rows do not read theirs.
+        draws: float64 [n] in [0, 1); greedy rows do not read theirs. Python's array: beside a forward pass NumPy's is
+            slow to make.
         changes: what bias and penalties do to each row, None where they do nothing; None if they do to no row.
-        alternatives: most alternatives that any row asks for.
     """
 
-    settings: npt.NDArray[np.void]
-    uniforms: npt.NDArray[np.float64]
+    settings: StepSettings
+    draws: "array[float]"
     changes: tuple[LogitChanges | None, ...] | None = None
-    alternatives: int = attrs.field()
-
-    @alternatives.default
-    def _default_alternatives(self) -> int:
-        return _most_alternatives(self.settings)
 
     @property
     def temperature(self) -> npt.NDArray[np.float32]:
-        return self.settings["temperature"]
+        return self.settings.table["temperature"]
 
     @property
     def top_k(self) -> npt.NDArray[np.int64]:
-        return self.settings["top_k"]
+        return self.settings.table["top_k"]
 
     @property
     def top_p(self) -> npt.NDArray[np.float64]:
-        return self.settings["top_p"]
+        return self.settings.table["top_p"]
 
     @property
     def min_p(self) -> npt.NDArray[np.float64]:
-        return self.settings["min_p"]
+        return self.settings.table["min_p"]
 
     @property
     def logprobs(self) -> npt.NDArray[np.int64]:
-        return self.settings["logprobs"]
+        return self.settings.table["logprobs"]
+
+    @property
+    def uniforms(self) -> npt.NDArray[np.float64]:
+        """The draws, as NumPy's array: float64 [n]."""
+        return np.asarray(self.draws)
 
     def __len__(self) -> int:
-        return len(self.settings)
+        return len(self.draws)
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
@@ -99,7 +122,8 @@ class SamplingRows:
     def take(self, index: npt.NDArray[np.intp]) -> "SamplingRows":
         """The rows at ``index``, in its order."""
         changes = None if self.changes is None else _changes_column([self.changes[row] for row in index.tolist()])
-        return SamplingRows(settings=self.settings[index], uniforms=self.uniforms[index], changes=changes)
+        settings, draws = StepSettings(self.settings.table[index]), array("d", self.uniforms[index].tobytes())
+        return SamplingRows(settings=settings, draws=draws, changes=changes)
 
     @classmethod
     def of(
@@ -109,14 +133,16 @@ class SamplingRows:
         so_far: Sequence[tuple[Sequence[int], Sequence[int]]] | None = None,
     ) -> "SamplingRows":
         """A row for each of ``params``, with the draws given, and prompt and output of each so far, if any."""
+        if len(uniforms) != len(params):
+            raise ValueError(f"{len(params)} rows but {len(uniforms)} draws")
         so_far = so_far or [((), ())] * len(params)
         changes = [
             TokenCounts(each, prompt).changes(output, len(output)) if each.changes_logits else None
             for each, (prompt, output) in zip(params, so_far, strict=True)
         ]
         return cls(
-            settings=np.array([_settings(each) for each in params], dtype=SETTINGS),
-            uniforms=np.asarray(uniforms, dtype=np.float64),
+            settings=StepSettings(np.array([_settings(each) for each in params], dtype=SETTINGS)),
+            draws=array("d", uniforms),
             changes=_changes_column(changes),
         )
 
@@ -127,21 +153,8 @@ def _settings(params: SamplingParams) -> tuple[float, int, float, float, int]:
     return temperature, params.top_k, params.top_p, params.min_p, logprobs
 
 
-def _most_alternatives(settings: npt.NDArray[np.void]) -> int:
-    return max(0, int(settings["logprobs"].max(initial=-1)))
-
-
 def _changes_column(changes: Sequence[LogitChanges | None]) -> tuple[LogitChanges | None, ...] | None:
     return None if all(each is None for each in changes) else tuple(changes)
-
-
-@attrs.frozen(eq=False)
-class _Gathered:
-    """The slots of a step's rows, and what of these does not change from one token to the next."""
-
-    slots: list[int]
-    settings: npt.NDArray[np.void]
-    alternatives: int
 
 
 class SamplingBatch:
@@ -158,7 +171,7 @@ class SamplingBatch:
         self._seeds: dict[int, int] = {}  # of the slots that are not free
         self._counts: dict[int, TokenCounts] = {}  # of the slots whose logits change
         self._free: list[int] = []
-        self._last: _Gathered | None = None  # the last step's, if nobody has joined or left since
+        self._last: tuple[list[int], StepSettings] | None = None  # the last step's, if nobody has joined or left since
 
     def join(self, params: SamplingParams, prompt: Iterable[int] = ()) -> int:
         """Admits a request and returns its slot. Without a seed it gets one from the operating system here.
@@ -208,19 +221,14 @@ class SamplingBatch:
         if outputs is not None and len(outputs) != len(slots):
             raise ValueError(f"{len(slots)} slots but {len(outputs)} outputs")
         slots = list(slots)
-        if self._last is None or self._last.slots != slots:
-            self._last = self._gather(slots)
+        if self._last is None or self._last[0] != slots:
+            self._check(slots)
+            self._last = slots, StepSettings(self._settings[np.array(slots, dtype=np.intp)])
         return SamplingRows(
-            settings=self._last.settings,
-            uniforms=self._draws(slots, positions),
+            settings=self._last[1],
+            draws=self._draws(slots, positions),
             changes=self._changes(slots, positions, outputs) if self._counts else None,
-            alternatives=self._last.alternatives,
         )
-
-    def _gather(self, slots: list[int]) -> _Gathered:
-        self._check(slots)
-        settings = self._settings[np.array(slots, dtype=np.intp)]
-        return _Gathered(slots, settings, _most_alternatives(settings))
 
     def _changes(
         self, slots: Sequence[int], positions: Sequence[int], outputs: Sequence[Sequence[int]] | None
@@ -234,7 +242,7 @@ class SamplingBatch:
             ]
         )
 
-    def _draws(self, slots: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.float64]:
+    def _draws(self, slots: Sequence[int], positions: Sequence[int]) -> "array[float]":
         chunks, uniforms = self._chunks, self._uniforms
         draws: list[float] = []
         for slot, position in zip(slots, positions, strict=True):
@@ -242,7 +250,7 @@ class SamplingBatch:
             if chunk != chunks[slot]:
                 self._draw_chunk(slot, chunk)
             draws.append(uniforms[slot * _CHUNK + offset])
-        return np.array(draws, dtype=np.float64)
+        return array("d", draws)
 
     def _draw_chunk(self, slot: int, chunk: int) -> None:
         if chunk < 0:

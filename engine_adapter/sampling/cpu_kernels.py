@@ -18,7 +18,8 @@ What a row comes to depends on nothing but the row, so it is the same in every b
 from functools import partial
 
 import numpy as np
-from numba import config, from_dtype, njit, types
+from numba import carray, config, njit, types
+from numba.extending import intrinsic
 
 from engine_adapter.sampling.batch import SETTINGS
 from engine_adapter.sampling.sampled import SAMPLED_ROW, RowFlag
@@ -373,18 +374,21 @@ CHANGE = np.dtype(
 """One token of `LogitChanges`."""
 
 
-def _read(dtype, dimensions=1):
-    return types.Array(dtype, dimensions, "C", readonly=True)
+@intrinsic
+def _pointer(_context, address):
+    def to_pointer(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(address), to_pointer
 
 
-_SIGNATURE = types.boolean(
-    types.Array(types.float32, 2, "C"),
-    _read(types.int32, 2),
-    *map(_read, (types.int64, from_dtype(SETTINGS), types.float64, types.int64, from_dtype(CHANGE))),
-    types.Array(from_dtype(SAMPLED_ROW), 1, "C"),
-    types.Array(types.int64, 2, "C"),
-    types.Array(types.float32, 2, "C"),
-)
+@kernel
+def _at(address, shape, dtype):
+    """The array whose memory begins there."""
+    return carray(_pointer(address), shape, dtype)
+
+
+_SIGNATURE = types.boolean(types.Array(types.int32, 2, "C", readonly=True), *[types.int64] * 13)
 
 
 def _compiled(function):
@@ -396,28 +400,56 @@ def _compiled(function):
 
 
 @_compiled
-def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, top_tokens, top_logprobs):
-    """Writes a step's results; see `engine_adapter.sampling.sampler.sample`. Contiguous arrays.
+def sample_rows(
+    masks,
+    count,
+    vocabulary,
+    logits_at,
+    row_map_at,
+    settings_at,
+    uniforms_at,
+    changed,
+    ends_at,
+    changes_at,
+    out_at,
+    alternatives,
+    top_tokens_at,
+    top_logprobs_at,
+):
+    """Writes a step's results; see `engine_adapter.sampling.sampler.sample`.
+
+    Most arrays are handed over as the addresses of their memory: to make NumPy's arrays of them, and to take these
+    apart again, costs more than to sample a row. All are contiguous.
 
     Args:
-        logits: float32 [n, V].
         masks: int32 [rows, words].
-        row_map: int64 [n], each -1 or a row of ``masks``.
-        settings, uniforms: as in `SamplingRows`.
-        ends: int64 [n]: where each row's part of ``changes`` ends, and the next row's begins; [0] if there is none.
-        changes: `CHANGE` of all rows, one row's behind the other's.
-        out: `SAMPLED_ROW` [n].
-        top_tokens, top_logprobs: int64 and float32 [n, k], k the largest of ``logprobs``; [0, 0] if none is above 0.
+        count: n, how many rows of logits there are.
+        vocabulary: V, how many logits a row has; more than 0.
+        logits_at: float32 [n, V].
+        row_map_at: int64 [n], each -1 or a row of ``masks``.
+        settings_at: `SETTINGS` [n].
+        uniforms_at: float64 [n].
+        changed: n if there are changes, else 0.
+        ends_at: int64 [changed]: where each row's part of the changes ends, and the next row's begins.
+        changes_at: `CHANGE` of all rows, one row's behind the other's.
+        out_at: `SAMPLED_ROW` [n].
+        alternatives: k, the largest of the ``logprobs``, or 0.
+        top_tokens_at, top_logprobs_at: int64 and float32 [n, k].
 
     Returns:
-        False, and nothing is done, if the first six do not fit together.
+        False, and nothing is done, if the row map leaves the masks.
     """
-    count, vocabulary = logits.shape
-    if not vocabulary or not (count == len(row_map) == len(settings) == len(uniforms)) or len(ends) not in (0, count):
-        return False
+    row_map = _at(row_map_at, count, np.int64)
     for row in row_map:
         if row < -1 or row >= len(masks):
             return False
+    logits = _at(logits_at, (count, vocabulary), np.float32)
+    settings, uniforms = _at(settings_at, count, SETTINGS), _at(uniforms_at, count, np.float64)
+    ends = _at(ends_at, changed, np.int64)
+    changes = _at(changes_at, ends[-1] if changed else 0, CHANGE)
+    out = _at(out_at, count, SAMPLED_ROW)
+    top_tokens = _at(top_tokens_at, (count, alternatives), np.int64)
+    top_logprobs = _at(top_logprobs_at, (count, alternatives), np.float32)
     # Room for one row.
     memory = np.empty(2 * vocabulary, np.float32)
     masked, weights_room = memory[:vocabulary], memory[vocabulary:]
@@ -425,7 +457,7 @@ def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, 
     sums_room = np.empty((vocabulary + BLOCK - 1) // BLOCK, np.float64)
     for row in range(count):
         out[row].token, out[row].logprob, out[row].flag = -1, NAN_ITSELF, OK
-        if top_tokens.shape[1]:
+        if alternatives:
             _filled(top_tokens[row], -1)
             _filled(top_logprobs[row], -INF)
         if row_map[row] >= 0:
@@ -435,7 +467,7 @@ def sample_rows(logits, masks, row_map, settings, uniforms, ends, changes, out, 
                 continue
         else:
             values, tokens = logits[row], gathered[:0]
-        if len(ends):
+        if changed:
             begin, end = ends[row - 1] if row else 0, ends[row]
             if row_map[row] < 0 and begin < end:
                 values = _copied(values, masked)

@@ -2,6 +2,8 @@
 
 import enum
 import functools
+import struct
+from array import array
 from typing import Final, Protocol
 
 import attrs
@@ -75,6 +77,9 @@ class SampledTensors:
 
 SAMPLED_ROW: Final = np.dtype([("token", np.int64), ("logprob", np.float32), ("flag", np.uint8)], align=True)
 """What `SampledRows` has of each row."""
+_ROW: Final = struct.Struct("qfBxxx")
+"""The same in Python, as quick to read beside a forward pass as NumPy's is slow to make."""
+_NO_TOP: Final = (np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 
 
 @attrs.frozen(eq=False)
@@ -82,33 +87,52 @@ class SampledRows:
     """A `Sampled` on the host. Whoever reads it there never waits for its tensors to be made.
 
     Attributes:
-        rows: `SAMPLED_ROW` [n].
+        rows: the memory of `SAMPLED_ROW` [n].
         top: int64 [n, k] and float32 [n, k]; [0, 0] where no row asked for any.
     """
 
-    rows: npt.NDArray[np.void]
-    top: tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
+    rows: "array[int]"
+    top: tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] = _NO_TOP
+
+    @classmethod
+    def empty(cls, count: int, alternatives: int) -> "SampledRows":
+        """To be written by whoever has its `memory`."""
+        rows = array("b", bytes(count * _ROW.size))
+        if not alternatives:
+            return cls(rows)
+        shape = (count, alternatives)
+        return cls(rows, (np.empty(shape, np.int64), np.empty(shape, np.float32)))
+
+    def memory(self) -> tuple[int, int, int, int]:
+        """The address of the rows, k, and the addresses of the two arrays of ``top``; 0 for what is not there."""
+        rows, tokens, logprobs = self.rows.buffer_info()[0], *self.top
+        if not tokens.size:
+            return rows, 0, 0, 0
+        return rows, tokens.shape[1], tokens.ctypes.data, logprobs.ctypes.data
+
+    @functools.cached_property
+    def _table(self) -> npt.NDArray[np.void]:
+        return np.asarray(self.rows).view(SAMPLED_ROW)
 
     @functools.cached_property
     def tokens(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows["token"])
+        return torch.from_numpy(self._table["token"])
 
     @functools.cached_property
     def flags(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows["flag"])
+        return torch.from_numpy(self._table["flag"])
 
     @functools.cached_property
     def logprobs(self) -> torch.Tensor:
-        return torch.from_numpy(self.rows["logprob"])
+        return torch.from_numpy(self._table["logprob"])
 
     @functools.cached_property
     def top_tokens(self) -> torch.Tensor:
-        return torch.from_numpy(self.top[0].reshape(len(self.rows), self.top[0].shape[1]))
+        return torch.from_numpy(self.top[0].reshape(len(self._table), self.top[0].shape[1]))
 
     @functools.cached_property
     def top_logprobs(self) -> torch.Tensor:
-        return torch.from_numpy(self.top[1].reshape(len(self.rows), self.top[1].shape[1]))
+        return torch.from_numpy(self.top[1].reshape(len(self._table), self.top[1].shape[1]))
 
     def on_host(self) -> list[tuple[int, float, int]]:
-        rows: list[tuple[int, float, int]] = self.rows.tolist()
-        return rows
+        return list(_ROW.iter_unpack(self.rows))

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -53,7 +52,7 @@ def batch_sampler(device_type: str) -> Callable[..., Sampled]:
     calls this before its first step.
 
     Returns:
-        `sample` without its checks. A bitmask on the host has to be an array, and the row map one of int64.
+        `sample` without its checks. There has to be a row map, and a bitmask, which on the host is an array.
     """
     with contextlib.suppress(ImportError):
         if device_type == "cpu":
@@ -63,15 +62,18 @@ def batch_sampler(device_type: str) -> Callable[..., Sampled]:
         if device_type == "cuda":
             from engine_adapter.sampling import triton_sampler
 
-            return _after_changes(triton_sampler.sample_batch)
-    return _after_changes(torch_sampler.sample_batch)
+            return _of_arrays(triton_sampler.sample_batch)
+    return _of_arrays(torch_sampler.sample_batch)
 
 
-def _after_changes(sample_batch: Callable[..., Sampled]) -> Callable[..., Sampled]:
-    """For a sampler that leaves bias and penalties to torch."""
+def _of_arrays(sample_batch: Callable[..., Sampled]) -> Callable[..., Sampled]:
+    """For a sampler that takes the row map as an array, and leaves bias and penalties to torch."""
 
-    def sampled(logits: torch.Tensor, rows: SamplingRows, *masks: Any) -> Sampled:
-        return sample_batch(torch_sampler.changed(logits, rows.changes), attrs.evolve(rows, changes=None), *masks)
+    def sampled(
+        logits: torch.Tensor, rows: SamplingRows, bitmask: torch_sampler.Bitmask, row_map: Sequence[int]
+    ) -> Sampled:
+        changed, mapped = torch_sampler.changed(logits, rows.changes), np.asarray(row_map, dtype=np.int64)
+        return sample_batch(changed, attrs.evolve(rows, changes=None), bitmask, mapped)
 
     return sampled
 
@@ -84,20 +86,15 @@ def _check_logits(logits: torch.Tensor, rows: SamplingRows) -> None:
         raise ValueError(f"{shape[0]} rows of logits, {len(rows)} of parameters")
 
 
-def _mapped(row_map: Sequence[int] | npt.NDArray[np.int64] | None, rows: int, mask_rows: int) -> npt.NDArray[np.int64]:
+def _mapped(row_map: Sequence[int] | npt.NDArray[np.int64] | None, rows: int, mask_rows: int) -> Sequence[int]:
     if row_map is None:
-        return np.full(rows, -1)
+        return [-1] * rows
     if len(row_map) != rows:
         raise ValueError(f"{rows} rows of logits, {len(row_map)} in the row map")
-    if not rows:
-        return np.empty(0, np.int64)
-    if isinstance(row_map, np.ndarray):
-        lowest, highest = row_map.min(), row_map.max()
-    else:  # mostly short, and then NumPy is slower
-        lowest, highest = min(row_map), max(row_map)
-    if lowest < -1 or highest >= mask_rows:
+    mapped: list[int] = np.asarray(row_map, dtype=np.int64).tolist()
+    if mapped and (min(mapped) < -1 or max(mapped) >= mask_rows):
         raise ValueError(f"the row map leaves the bitmask's {mask_rows} rows")
-    return np.asarray(row_map, dtype=np.int64)
+    return mapped
 
 
 def _words(bitmask: torch.Tensor | npt.NDArray[np.int32] | None, logits: torch.Tensor) -> torch_sampler.Bitmask:

@@ -51,7 +51,7 @@ def sample_batch(logits: torch.Tensor, rows: SamplingRows, bitmask: Bitmask, row
     if drawn.size:
         at = to_device(drawn, logits.device)
         index[at] = _draw(masked[at], best[at], rows.take(drawn))
-    out = _result(index, flags, rows.alternatives)
+    out = _result(index, flags, rows.settings.alternatives)
     asking = np.flatnonzero(rows.logprobs >= 0)
     if asking.size:
         _report(masked, index, rows.take(asking), to_device(asking, logits.device), out)

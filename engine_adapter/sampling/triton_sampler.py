@@ -251,7 +251,7 @@ def sample_batch(
     outputs = Outputs.empty(len(rows), logits.device)
     truncated = bool((rows.truncated & (rows.temperature > 0)).any())
     sampler.launch(logits, words, outputs, truncated=truncated, splits=splits)
-    shape = (len(rows), rows.alternatives)
+    shape = (len(rows), rows.settings.alternatives)
     out = SampledTensors(
         **attrs.asdict(outputs, recurse=False),
         top_tokens=torch.full(shape, -1, device=logits.device),

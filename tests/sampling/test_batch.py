@@ -52,7 +52,7 @@ def test_rows_of_a_step_are_its_own(running: list[int], steps: list[tuple[int, i
     for rows, numbers, position in made:
         assert rows.top_k.tolist() == numbers
         assert rows.logprobs.tolist() == numbers
-        assert rows.alternatives == max(numbers)
+        assert rows.settings.alternatives == max(numbers)
         drawn = [uniform for number, uniform in zip(numbers, rows.uniforms.tolist(), strict=True) if number % 2]
         assert drawn == [request_uniform(number, position) for number in numbers if number % 2]
 

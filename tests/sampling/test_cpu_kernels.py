@@ -86,9 +86,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(count: int, width: int, 
     """An engine calls it without the checks of `sample`."""
     rows = SamplingRows.of([SamplingParams()], [0.0])
     with pytest.raises(ValueError, match="do not fit 1 rows of parameters"):
-        batch_sampler("cpu")(
-            torch.zeros(count, width), rows, np.full((1, 2), -1, np.int32), np.array(row_map, np.int64)
-        )
+        batch_sampler("cpu")(torch.zeros(count, width), rows, np.full((1, 2), -1, np.int32), row_map)
 
 
 def test_least_nucleus_is_the_largest_where_all_weigh_the_same() -> None:

@@ -38,7 +38,7 @@ def test_without_its_library_a_device_takes_torch(
         monkeypatch.delitem(sys.modules, module, raising=False)
         monkeypatch.delattr(module, raising=False)
     monkeypatch.setitem(sys.modules, library, None)
-    sampled = sampler.batch_sampler(device_type)(torch.zeros(1, 4), batch, np.zeros((0, 0), np.int32), np.array([-1]))
+    sampled = sampler.batch_sampler(device_type)(torch.zeros(1, 4), batch, np.zeros((0, 0), np.int32), [-1])
     assert isinstance(sampled, SampledTensors)
     assert [(token, flag) for token, _, flag in sampled.on_host()] == [(2, RowFlag.OK)]
 
@@ -56,14 +56,14 @@ def test_cuda_takes_the_kernels_where_triton_can_be_imported(
     triton_sampler = pytest.importorskip("engine_adapter.sampling.triton_sampler", reason="triton is not installed")
     result = object()
     monkeypatch.setattr(triton_sampler, "sample_batch", lambda *_: result)
-    assert sampler.batch_sampler("cuda")(torch.zeros(1, 4), batch) is result
+    assert sampler.batch_sampler("cuda")(torch.zeros(1, 4), batch, np.zeros((0, 0), np.int32), [-1]) is result
 
 
 @pytest.mark.parametrize("device_type", ["mps", "meta"])
 def test_other_devices_take_torch(device_type: str, monkeypatch: pytest.MonkeyPatch, batch: SamplingRows) -> None:
     result = object()
     monkeypatch.setattr(torch_sampler, "sample_batch", lambda *_: result)
-    assert sampler.batch_sampler(device_type)(torch.zeros(1, 4), batch) is result
+    assert sampler.batch_sampler(device_type)(torch.zeros(1, 4), batch, np.zeros((0, 0), np.int32), [-1]) is result
 
 
 @pytest.mark.parametrize(
