@@ -23,9 +23,13 @@ _OF_ONE: Final[Sequence[Statuses]] = tuple(np.array([[status] for status in Stat
 """The statuses of one row, by its status: making an array costs more than many a fill."""
 
 
+_ONE_OK: Final = _OF_ONE[Status.OK]
+
+
 def are_ok(statuses: Statuses) -> bool:
     """Whether every row is OK."""
-    return not statuses.tobytes().strip(b"\0")  # beside a forward pass NumPy's ``any`` costs more than a fill
+    # Beside a forward pass NumPy's ``any`` costs more than a fill.
+    return statuses is _ONE_OK or not statuses.tobytes().strip(b"\0")
 
 
 class MaskLease:

@@ -213,7 +213,9 @@ class Forward:
         for index, (sequence, (token, _, flag)) in enumerate(zip(sequences, sampled.on_host(), strict=True)):
             try:
                 if flag == RowFlag.OK:
-                    computed.tokens.append(NewToken(sequence, token, _logprob(sequence, sampled, index)))
+                    wanted = sequence.request.sampling.logprobs
+                    logprob = None if wanted is None else _logprob(sampled, index, wanted)
+                    computed.tokens.append(NewToken(sequence, token, logprob))
                 else:
                     computed.failed.append((sequence, _flag_error(sequence, RowFlag(flag))))
             except BaseException as exc:
@@ -236,6 +238,8 @@ def _without(lost: set[str], logits: _Logits) -> _Logits:
 
 def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Computed) -> dict[str, int]:
     """The bitmask row of each sequence that has one; the others are late or have failed, as their status says."""
+    if filled.is_plain:
+        return {sequence.id: row for row, sequence in enumerate(constrained)}
     rows: dict[str, int] = {}
     for row, (sequence, status) in enumerate(zip(constrained, filled.statuses, strict=True)):
         try:
@@ -255,11 +259,8 @@ def _bitmask_rows(constrained: list[Sequence], filled: Filled, computed: Compute
     return rows
 
 
-def _logprob(sequence: Sequence, sampled: Sampled, row: int) -> TokenLogprob | None:
-    """The log-probabilities of a row, if its request asked for them."""
-    wanted = sequence.request.sampling.logprobs
-    if wanted is None:
-        return None
+def _logprob(sampled: Sampled, row: int, wanted: int) -> TokenLogprob:
+    """The log-probabilities of a row, and of as many alternatives as are wanted."""
     tokens, logprobs = sampled.top_tokens[row, :wanted].tolist(), sampled.top_logprobs[row, :wanted].tolist()
     top = tuple((token, logprob) for token, logprob in zip(tokens, logprobs, strict=True) if token >= 0)
     return TokenLogprob(token_id=int(sampled.tokens[row]), logprob=float(sampled.logprobs[row]), top=top)

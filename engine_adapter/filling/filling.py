@@ -34,12 +34,14 @@ class Filled:
             that are late are in a batch with one that is slow, or have begun only now.
         replaced: by index, the constraint to go on with in the stead of one that a call may keep for ever.
         bugs: by index, what was raised while the row was filled, which no backend can do; the status is FAILED.
+        is_plain: whether every row is OK and nothing else is to be said, as in nearly every step.
     """
 
     statuses: list[Status]
-    missed: set[int]
-    replaced: dict[int, Constraint]
-    bugs: dict[int, BaseException]
+    missed: set[int] = attrs.field(factory=set)
+    replaced: dict[int, Constraint] = attrs.field(factory=dict)
+    bugs: dict[int, BaseException] = attrs.field(factory=dict)
+    is_plain: bool = False
 
 
 class Crews:
@@ -248,7 +250,7 @@ class Filling:
         self._is_settled = True
         unused: list[int] = []
         if self._is_plain():
-            filled = Filled([_OK] * len(self.constraints), set(), {}, {})
+            filled = Filled([_OK] * len(self.constraints), is_plain=True)
         else:
             filled = self._sort_out()
             unused = [index for index, status in enumerate(filled.statuses) if status is not Status.OK]
@@ -272,7 +274,7 @@ class Filling:
         running: list[Call] = []
         for call in (*self._together.calls, *self._apart.calls):
             (running if call.outcome is None else over).append(call)
-        filled = Filled([Status.LATE] * len(self.constraints), set(), {}, {})
+        filled = Filled([Status.LATE] * len(self.constraints))
         if running:
             self._leave_to(running, filled)
         # All threads for what is filled apart are in use, and may be for ever: that is to end, too.

@@ -66,7 +66,7 @@ class StepSettings:
         return self.table.ctypes.data
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)
 class SamplingRows:
     """What the sampler needs to know of each logits row of one step, on the host.
 

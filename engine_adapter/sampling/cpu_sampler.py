@@ -20,7 +20,7 @@ _NO_CHANGES: Final = (array("q"), array("b"))
 def sample_batch(
     logits: torch.Tensor, rows: SamplingRows, bitmask: npt.NDArray[np.int32], row_map: Sequence[int]
 ) -> SampledRows:
-    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on the CPU, and a bitmask on the host.
+    """`engine_adapter.sampling.sampler.sample` for logits [n, V] on the CPU, and a contiguous bitmask on the host.
 
     Raises:
         ValueError: they do not fit together.
@@ -35,7 +35,7 @@ def sample_batch(
     ends, changes = _NO_CHANGES if rows.changes is None else _changes(rows.changes)
     fits = vocabulary > 0 and count == len(mapped) == len(draws) == len(settings.table) and len(ends) in (0, count)
     fits = fits and sample_rows(
-        bitmask if bitmask.flags.c_contiguous else np.ascontiguousarray(bitmask),
+        bitmask,
         count,
         vocabulary,
         logits.data_ptr(),

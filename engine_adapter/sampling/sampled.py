@@ -82,7 +82,7 @@ _ROW: Final = struct.Struct("qfBxxx")
 _NO_TOP: Final = (np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class SampledRows:
     """A `Sampled` on the host. Whoever reads it there never waits for its tensors to be made.
 
@@ -105,10 +105,11 @@ class SampledRows:
 
     def memory(self) -> tuple[int, int, int, int]:
         """The address of the rows, k, and the addresses of the two arrays of ``top``; 0 for what is not there."""
-        rows, tokens, logprobs = self.rows.buffer_info()[0], *self.top
-        if not tokens.size:
-            return rows, 0, 0, 0
-        return rows, tokens.shape[1], tokens.ctypes.data, logprobs.ctypes.data
+        address = self.rows.buffer_info()[0]
+        if self.top is _NO_TOP:
+            return address, 0, 0, 0
+        tokens, logprobs = self.top
+        return address, tokens.shape[1], tokens.ctypes.data, logprobs.ctypes.data
 
     @functools.cached_property
     def _table(self) -> npt.NDArray[np.void]:

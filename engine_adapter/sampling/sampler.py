@@ -52,7 +52,7 @@ def batch_sampler(device_type: str) -> Callable[..., Sampled]:
     calls this before its first step.
 
     Returns:
-        `sample` without its checks. There has to be a row map, and a bitmask, which on the host is an array.
+        `sample` without its checks. There has to be a row map, and a bitmask, which on the host is a contiguous array.
     """
     with contextlib.suppress(ImportError):
         if device_type == "cpu":
@@ -104,10 +104,8 @@ def _words(bitmask: torch.Tensor | npt.NDArray[np.int32] | None, logits: torch.T
     int32 = np.int32 if isinstance(bitmask, np.ndarray) else torch.int32
     if len(bitmask.shape) != 2 or bitmask.dtype != int32:
         raise ValueError(f"a bitmask has to be int32 [rows, words], not {bitmask.dtype} {list(bitmask.shape)}")
-    if isinstance(bitmask, np.ndarray):
-        return bitmask
-    if bitmask.is_cpu:
-        return np.asarray(bitmask)
+    if isinstance(bitmask, np.ndarray) or bitmask.is_cpu:
+        return np.ascontiguousarray(bitmask)
     if bitmask.device != logits.device:
         raise ValueError(f"logits are on {logits.device}, the bitmask on {bitmask.device}")
     return bitmask

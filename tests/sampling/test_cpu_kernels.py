@@ -19,6 +19,7 @@ from tests.sampling.strategies import Batch, batches, by_rows
 
 kernels = pytest.importorskip("engine_adapter.sampling.cpu_kernels", reason="numba is not installed")
 
+NO_MASK = np.zeros((0, 0), np.int32)
 _finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _floats = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=80)
 
@@ -100,6 +101,37 @@ def test_changes_of_fewer_rows_are_refused_before_they_are_read() -> None:
     assert rows.changes is not None
     with pytest.raises(ValueError, match="do not fit 2 rows of parameters"):
         sample(torch.zeros(2, 4), attrs.evolve(rows, changes=rows.changes[:1]))
+
+
+def test_draws_of_fewer_rows_are_refused_before_they_are_read() -> None:
+    with pytest.raises(ValueError, match="2 rows but 1 draws"):
+        SamplingRows.of([SamplingParams()] * 2, [0.0])
+    rows = SamplingRows.of([SamplingParams()] * 2, [0.0] * 2)
+    with pytest.raises(ValueError, match="do not fit"):
+        batch_sampler("cpu")(torch.zeros(2, 4), attrs.evolve(rows, draws=rows.draws[:1]), NO_MASK, [-1, -1])
+    with pytest.raises(ValueError, match="do not fit"):
+        batch_sampler("cpu")(torch.zeros(1, 4), attrs.evolve(rows, draws=rows.draws[:1]), NO_MASK, [-1])
+
+
+def test_masks_of_any_stride() -> None:
+    """The kernel reads contiguous memory; the door makes it that."""
+    masks = np.zeros((6, 8), np.int32)
+    masks[4, 2] = 1 << 5
+    rows = SamplingRows.of([SamplingParams()] * 2, [0.5] * 2)
+    for strided in (masks[::2, ::2], torch.from_numpy(masks)[::2, ::2]):
+        assert sample(torch.zeros(2, 128), rows, strided, [2, 2]).tokens.tolist() == [37, 37]
+
+
+def test_results_outlive_what_they_were_made_of() -> None:
+    """Whoever has a tensor of them has its memory."""
+    rows = SamplingRows.of([SamplingParams(temperature=0, logprobs=1)] * 1000, [0.0] * 1000)
+    tokens, logprobs = (sampled := sample(torch.arange(4.0).repeat(1000, 1), rows)).tokens, sampled.logprobs
+    expected = logprobs.clone()
+    del sampled
+    for _ in range(100):
+        sample(torch.arange(5.0).repeat(1000, 1), rows)
+    assert tokens.tolist() == [3] * 1000
+    torch.testing.assert_close(logprobs, expected, rtol=0, atol=0)
 
 
 @pytest.mark.long

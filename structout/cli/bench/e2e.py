@@ -203,9 +203,8 @@ def embedded(local: "Local", setting: Setting) -> Generate:
             )
             for row, task in enumerate(tasks)
         ]
-        step, accepted, model = (
-            Watch(clock) for clock in (time.process_time_ns, time.process_time_ns, time.thread_time_ns)
-        )
+        # What other threads do beside the model belongs to the step. The rest is this thread's own.
+        step, accepted, model = Watch(time.process_time_ns), Watch(time.thread_time_ns), Watch(time.thread_time_ns)
         texts: dict[str, tuple[int, ...]] = {}
         with (
             _replaced(Forward, "compute", step.over),
@@ -220,7 +219,6 @@ def embedded(local: "Local", setting: Setting) -> Generate:
                         texts[event.request_id] = tokens if stop is None else (*tokens, stop)
                     case Failed(error):
                         raise BenchError(f"structout fails: {error}", error.hint or "report it: that is a fault")
-        # What other threads do beside the model belongs to the step, and only the model's own time is taken out.
         return [texts[request.id] for request in requests], step.ns - model.ns + accepted.ns
 
     return generate
