@@ -194,7 +194,7 @@ class Constraint:
         except BaseException as exc:
             reraise_users_interrupt(exc)
             return self.fail("accept", exc)
-        if status is Status.OK:
+        if status is _OK:
             self._tokens.append(token)
             self._fed += 1
             self._terminated = token in self._stop_token_ids

@@ -7,6 +7,7 @@ bitmask are the plan's constrained sequences, and the logits' rows those that ge
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 import torch
@@ -28,6 +29,9 @@ from structout.errors import ErrorKind, GrammarError, reraise_users_interrupt
 from structout.observability.logs import RequestLogger
 
 logger = logging.getLogger(__name__)
+
+_OK: Final = RowFlag.OK
+"""Beside a forward pass, looking a member up in its enum costs more than what is done with it."""
 
 
 @attrs.frozen(eq=False)
@@ -212,7 +216,7 @@ class Forward:
             sampled = sample(together, params, *places.send(rows))
         for index, (sequence, (token, _, flag)) in enumerate(zip(sequences, sampled.on_host(), strict=True)):
             try:
-                if flag == RowFlag.OK:
+                if flag == _OK:
                     wanted = sequence.request.sampling.logprobs
                     logprob = None if wanted is None else _logprob(sampled, index, wanted)
                     computed.tokens.append(NewToken(sequence, token, logprob))
