@@ -43,6 +43,10 @@ def _uniform_chunk(seed: int, chunk: int) -> npt.NDArray[np.float64]:
     return np.random.Generator(np.random.Philox(key=seed % 2**64, counter=counter)).random(_CHUNK)
 
 
+def _contiguous(table: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    return np.ascontiguousarray(table, dtype=SETTINGS)
+
+
 @attrs.frozen(eq=False)
 class StepSettings:
     """What the rows of a step ask for: the same object in every step that has the same requests in it.
@@ -53,7 +57,7 @@ class StepSettings:
         address: of the table's memory. To ask NumPy for it costs as much as to sample a row.
     """
 
-    table: npt.NDArray[np.void]
+    table: npt.NDArray[np.void] = attrs.field(converter=_contiguous)
     alternatives: int = attrs.field(init=False)
     address: int = attrs.field(init=False)
 
@@ -64,6 +68,9 @@ class StepSettings:
     @address.default
     def _find_address(self) -> int:
         return self.table.ctypes.data
+
+    def __reduce__(self) -> tuple[type["StepSettings"], tuple[npt.NDArray[np.void]]]:
+        return StepSettings, (self.table,)  # a copy's table is elsewhere
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -77,8 +84,8 @@ class SamplingRows:
             top_p: float64 [n]; 1 is off.
             min_p: float64 [n]; 0 is off.
             logprobs: int64 [n]; alternatives to report, -1 for no log-probability at all.
-        draws: float64 [n] in [0, 1); greedy rows do not read theirs. Python's array: beside a forward pass NumPy's is
-            slow to make.
+        draws: float64 [n] in [0, 1); greedy rows do not read theirs. Python's array, of typecode "d": beside a forward
+            pass NumPy's is slow to make.
         changes: what bias and penalties do to each row, None where they do nothing; None if they do to no row.
     """
 

@@ -33,7 +33,12 @@ def sample_batch(
     # These have names, or their memory would be gone before it is read.
     mapped = array("q", row_map)
     ends, changes = _NO_CHANGES if rows.changes is None else _changes(rows.changes)
-    fits = vocabulary > 0 and count == len(mapped) == len(draws) == len(settings.table) and len(ends) in (0, count)
+    fits = (
+        vocabulary > 0
+        and draws.typecode == "d"
+        and count == len(mapped) == len(draws) == len(settings.table)
+        and len(ends) in (0, count)
+    )
     fits = fits and sample_rows(
         bitmask,
         count,

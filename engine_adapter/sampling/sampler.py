@@ -38,7 +38,7 @@ def sample(
     Raises:
         ValueError: shapes, dtypes, devices or the map do not fit together, a fault of the caller.
     """
-    logits = logits.detach()
+    logits = logits.detach().resolve_neg()  # what reads its memory sees no sign that is only noted down
     _check_logits(logits, rows)
     words = _words(bitmask, logits)
     mapped = _mapped(row_map, len(rows), len(words))

@@ -1,8 +1,12 @@
 """What the kernel's parts promise, and that it stays within its memory."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
+from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -13,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_adapter.sampling import SamplingParams, SamplingRows
+from engine_adapter.sampling.batch import StepSettings
 from engine_adapter.sampling.sampled import RowFlag
 from engine_adapter.sampling.sampler import batch_sampler, sample
 from tests.sampling.strategies import Batch, batches, by_rows
@@ -111,6 +116,48 @@ def test_draws_of_fewer_rows_are_refused_before_they_are_read() -> None:
         batch_sampler("cpu")(torch.zeros(2, 4), attrs.evolve(rows, draws=rows.draws[:1]), NO_MASK, [-1, -1])
     with pytest.raises(ValueError, match="do not fit"):
         batch_sampler("cpu")(torch.zeros(1, 4), attrs.evolve(rows, draws=rows.draws[:1]), NO_MASK, [-1])
+
+
+def test_draws_of_another_type_are_refused_before_they_are_read() -> None:
+    rows = attrs.evolve(SamplingRows.of([SamplingParams()] * 2, [0.0] * 2), draws=array("f", [0.0, 0.0]))
+    with pytest.raises(ValueError, match="do not fit"):
+        sample(torch.zeros(2, 4), rows)
+
+
+def _pickled(rows: SamplingRows) -> SamplingRows:
+    loaded: SamplingRows = pickle.loads(pickle.dumps(rows))
+    return loaded
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, _pickled])
+def test_copies_are_read_where_they_are(copied: Callable[[SamplingRows], SamplingRows]) -> None:
+    rows = SamplingRows.of([SamplingParams(temperature=0, logprobs=2)] * 3, [0.0] * 3)
+    twin = copied(rows)
+    assert twin.settings.address == twin.settings.table.ctypes.data
+    rows.settings.table["temperature"] = 1e30  # what was copied by its values is not changed by this
+    expected = [0, 1, 2] if twin.settings is rows.settings else [3, 3, 3]
+    twin = attrs.evolve(twin, draws=array("d", [0.0, 0.3, 0.6]))
+    assert sample(torch.arange(4.0).repeat(3, 1), twin).tokens.tolist() == expected
+
+
+def test_settings_of_any_stride() -> None:
+    table = SamplingRows.of(
+        [SamplingParams(temperature=0), SamplingParams(temperature=100.0)] * 2, [0.0] * 4
+    ).settings.table
+    for strided in (table[::2], table[::-2]):
+        settings = StepSettings(strided)
+        rows = SamplingRows(settings=settings, draws=array("d", [0.3] * 2))
+        expected = [3, 3] if strided[0]["temperature"] == 0 else [1, 1]
+        assert sample(torch.arange(4.0).repeat(2, 1), rows).tokens.tolist() == expected
+
+
+def test_signs_that_are_noted_down_are_read() -> None:
+    """An imaginary part of a conjugate is a view whose memory has the other sign."""
+    logits = torch.complex(torch.zeros(4), torch.arange(4.0)).conj().imag.clone(memory_format=torch.preserve_format)
+    logits = torch._neg_view(logits)[None]
+    assert logits.is_neg()
+    rows = SamplingRows.of([SamplingParams(temperature=0)], [0.0])
+    assert sample(logits, rows).tokens.tolist() == [int(logits.argmax())]
 
 
 def test_masks_of_any_stride() -> None:
